@@ -1,0 +1,240 @@
+"""The exact Gaussian-process posterior, equation (6), extended one observation at a time in O(n^2).
+
+    X (n, d)   points            Y (n, q)   targets of q functions that share the kernel, the noise and the points
+    L (n, n)   Cholesky factor, L L' = K + noise_var I
+    W (n, q)   L^-1 Y            U (n,)     L^-1 1
+    V (n, m)   L^-1 k(X, A)      so that mean = V' W and var = k(A, A) - sum_n V^2
+
+The factor is kept in blocks of `BLOCK` rows, with the inverse of each diagonal block, so that a solve is a few matrix
+products on views. Rows of an unfinished block are appended one at a time; when a block is full it is computed again in
+one piece. A posterior built from its data is therefore the same, to the last bit, as one that grew with them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg import lapack
+
+from pdcbo.kernels import Kernel
+from pdcbo.problem import Array
+
+BLOCK = 64
+
+
+def cholesky(S: Array, floor: float) -> Array:
+    """Return the lower Cholesky factor of S, whose Schur complements are known to be at least `floor`.
+
+    K + noise_var I has no pivot below noise_var. Where rounding says otherwise the pivot is put at the floor, so that
+    the factorisation cannot fail.
+    """
+    L, info = lapack.dpotrf(S, lower=1, clean=1)
+    if info == 0:
+        return np.ascontiguousarray(L)
+    L = np.zeros_like(S)
+    for i in range(len(S)):
+        for j in range(i):
+            L[i, j] = (S[i, j] - L[i, :j] @ L[j, :j]) / L[j, j]
+        L[i, i] = np.sqrt(max(S[i, i] - L[i, :i] @ L[i, :i], floor))
+    return L
+
+
+def invert_lower(L: Array) -> Array:
+    """Return the inverse of a lower triangular matrix."""
+    inverse, _ = lapack.dtrtri(L, lower=1)
+    return np.ascontiguousarray(inverse)
+
+
+class CholeskyFactor:
+    """L with L L' = K + noise_var I, grown row by row and solved block by block."""
+
+    def __init__(self, noise_var: float) -> None:
+        self.noise_var = noise_var
+        self.n = 0
+        self._L = np.zeros((BLOCK, BLOCK))
+        self._inverses = np.zeros((1, BLOCK, BLOCK))
+
+    @property
+    def L(self) -> Array:
+        """The factor, shape (n, n)."""
+        return self._L[: self.n, : self.n]
+
+    @property
+    def log_determinant(self) -> float:
+        """Return log |K + noise_var I|."""
+        return float(2.0 * np.log(np.diagonal(self.L)).sum())
+
+    def reserve(self, n: int) -> None:
+        """Make room for n rows."""
+        blocks = -(-n // BLOCK)
+        if blocks > len(self._inverses):
+            size = max(blocks, 2 * len(self._inverses))
+            L, inverses = np.zeros((size * BLOCK, size * BLOCK)), np.zeros((size, BLOCK, BLOCK))
+            L[: self.n, : self.n] = self.L
+            inverses[: len(self._inverses)] = self._inverses
+            self._L, self._inverses = L, inverses
+
+    def solve(self, B: Array, start: int = 0, out: Array | None = None) -> Array:
+        """Return L^-1 B by forward substitution; rows below `start`, a multiple of `BLOCK`, are taken from `out`."""
+        n = len(B)
+        V = np.empty_like(B) if out is None else out
+        for b in range(start, n, BLOCK):
+            e = min(b + BLOCK, n)
+            D = self._inverses[b // BLOCK, : e - b, : e - b]
+            V[b:e] = D @ (B[b:e] - self._L[b:e, :b] @ V[:b]) if b else D @ B[b:e]
+        return V
+
+    def solve_transposed(self, B: Array) -> Array:
+        """Return L^-T B by backward substitution."""
+        n = len(B)
+        V = np.empty_like(B)
+        for b in range((n - 1) // BLOCK * BLOCK, -1, -BLOCK):
+            e = min(b + BLOCK, n)
+            D = self._inverses[b // BLOCK, : e - b, : e - b]
+            V[b:e] = D.T @ (B[b:e] - self._L[e:n, b:e].T @ V[e:])
+        return V
+
+    def append(self, row: Array, diagonal: float) -> None:
+        """Add the row L^-1 k(X, x) of a new point with k(x, x) = `diagonal`."""
+        n = self.n
+        self.reserve(n + 1)
+        pivot = np.sqrt(max(diagonal + self.noise_var - row @ row, self.noise_var))
+        self._L[n, :n] = row
+        self._L[n, n] = pivot
+        b, i = n // BLOCK * BLOCK, n % BLOCK
+        D = self._inverses[n // BLOCK]
+        D[i, :i] = -(row[b:] @ D[:i, :i]) / pivot
+        D[i, i] = 1.0 / pivot
+        self.n = n + 1
+
+    def set_block(self, b: int, K: Array) -> None:
+        """Compute the full block of rows b, ..., b + BLOCK - 1 from K = k(X[: b + BLOCK], X[b : b + BLOCK])."""
+        self.reserve(b + BLOCK)
+        S = K[b:].copy()
+        S[np.diag_indices_from(S)] += self.noise_var
+        self.n = b
+        if b:
+            R = self.solve(np.ascontiguousarray(K[:b]))
+            S -= R.T @ R
+            self._L[b : b + BLOCK, :b] = R.T
+        L = cholesky(S, self.noise_var)
+        self._L[b : b + BLOCK, b : b + BLOCK] = L
+        self._inverses[b // BLOCK] = invert_lower(L)
+        self.n = b + BLOCK
+
+
+class Posterior:
+    """The posterior of q functions with one kernel and noise, measured at the same points."""
+
+    def __init__(self, kernel: Kernel, noise_var: float, dimension: int, targets: int = 1) -> None:
+        self.kernel = kernel
+        self.noise_var = noise_var
+        self.factor = CholeskyFactor(noise_var)
+        self._X = np.empty((BLOCK, dimension))
+        self._Y = np.empty((BLOCK, targets))
+        self._W = np.empty((BLOCK, targets + 1))
+
+    @classmethod
+    def build(cls, kernel: Kernel, noise_var: float, X: Array, Y: Array) -> Posterior:
+        """Return the posterior of many observations: full blocks at once, the rest one by one."""
+        posterior = cls(kernel, noise_var, X.shape[1], Y.shape[1])
+        posterior.factor.reserve(len(X))
+        posterior._grow(len(X))
+        posterior._X[: len(X)], posterior._Y[: len(X)] = X, Y
+        full = len(X) // BLOCK * BLOCK
+        for b in range(0, full, BLOCK):
+            posterior._finish_block(b)
+        for i in range(full, len(X)):
+            posterior.add(X[i], Y[i])
+        return posterior
+
+    @property
+    def n(self) -> int:
+        """The number of observations."""
+        return self.factor.n
+
+    @property
+    def X(self) -> Array:
+        """The points, shape (n, d)."""
+        return self._X[: self.n]
+
+    @property
+    def Y(self) -> Array:
+        """The targets, shape (n, q)."""
+        return self._Y[: self.n]
+
+    @property
+    def W(self) -> Array:
+        """L^-1 Y, shape (n, q)."""
+        return self._W[: self.n, :-1]
+
+    @property
+    def U(self) -> Array:
+        """L^-1 1, shape (n,)."""
+        return self._W[: self.n, -1]
+
+    @property
+    def information_gain(self) -> float:
+        """Return 1/2 log |I + K / noise_var| of the points visited, equation (7)."""
+        return 0.5 * (self.factor.log_determinant - self.n * float(np.log(self.noise_var)))
+
+    def add(self, x: Array, y: Array, row: Array | None = None) -> None:
+        """Extend by one observation, in O(n^2), or in O(n) where the row L^-1 k(X, x) is known already."""
+        n = self.n
+        self._grow(n + 1)
+        self._X[n], self._Y[n] = x, y
+        if n % BLOCK == BLOCK - 1:
+            self._finish_block(n + 1 - BLOCK)
+            return
+        if row is None:
+            row = self.factor.solve(self.kernel.matrix(self.X, x[None]))[:, 0] if n else np.empty(0)
+        self.factor.append(row, float(self.kernel.diagonal(x[None])[0]))
+        targets = np.append(y, 1.0)
+        self._W[n] = (targets - row @ self._W[:n]) / self.factor.L[n, n]
+
+    def set_targets(self, Y: Array) -> None:
+        """Replace all targets (corrected measurements); the factor does not depend on them."""
+        self._Y[: self.n] = Y
+        self.factor.solve(self._targets(self.n), out=self._W[: self.n])
+
+    def predict(self, A: Array) -> tuple[Array, Array]:
+        """Return the posterior mean, shape (m, q), and standard deviation, shape (m,), at A (equation 6)."""
+        V = self.factor.solve(self.kernel.matrix(self.X, A))
+        variance = self.kernel.diagonal(A) - np.einsum("nm,nm->m", V, V)
+        return V.T @ self.W, np.sqrt(np.maximum(variance, 0.0))
+
+    def predict_gradient(self, A: Array) -> tuple[Array, Array, Array, Array]:
+        """Return mean (m, q), std (m,), d mean / dA (m, q, d) and d std / dA (m, d)."""
+        k, dk = self.kernel.point_gradient(A, self.X)
+        V = self.factor.solve(np.ascontiguousarray(k.T))
+        alpha = self.factor.solve_transposed(self.W.copy())
+        weights = self.factor.solve_transposed(V)
+        variance = self.kernel.diagonal(A) - np.einsum("nm,nm->m", V, V)
+        std = np.sqrt(np.maximum(variance, 1e-300))
+        d_variance = -2.0 * np.einsum("mnd,nm->md", dk, weights) + self._diagonal_gradient(A)
+        return V.T @ self.W, std, np.einsum("mnd,nq->mqd", dk, alpha), 0.5 * d_variance / std[:, None]
+
+    def _diagonal_gradient(self, A: Array) -> Array:
+        gradient = np.zeros_like(A)
+        if any(factor.family == "linear" for factor in self.kernel.factors):
+            for i in range(len(A)):
+                a = A[i : i + 1]
+                gradient[i] = 2.0 * self.kernel.point_gradient(a, a)[1][0, 0]
+        return gradient
+
+    def _targets(self, n: int) -> Array:
+        return np.hstack([self._Y[:n], np.ones((n, 1))])
+
+    def _finish_block(self, b: int) -> None:
+        """Compute the rows of a full block, and their part of W, in one piece."""
+        X = self._X[: b + BLOCK]
+        self.factor.set_block(b, self.kernel.matrix(X, X[b:]))
+        self.factor.solve(self._targets(b + BLOCK), start=b, out=self._W[: b + BLOCK])
+
+    def _grow(self, n: int) -> None:
+        if n > len(self._X):
+            size = max(n, 2 * len(self._X))
+            for name in ("_X", "_Y", "_W"):
+                old = getattr(self, name)
+                new = np.empty((size, old.shape[1]))
+                new[: len(old)] = old
+                setattr(self, name, new)
