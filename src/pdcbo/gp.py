@@ -193,8 +193,12 @@ class Posterior:
 
     def set_targets(self, Y: Array) -> None:
         """Replace all targets (corrected measurements); the factor does not depend on them."""
-        self._Y[: self.n] = Y
-        self.factor.solve(self._targets(self.n), out=self._W[: self.n])
+        n, full = self.n, self.n // BLOCK * BLOCK
+        self._Y[:n] = Y
+        targets = self._targets(n)
+        self.factor.solve(targets[:full], out=self._W[:full])
+        for i in range(full, n):
+            self._W[i] = (targets[i] - self.factor.L[i, :i] @ self._W[:i]) / self.factor.L[i, i]
 
     def predict(self, A: Array) -> tuple[Array, Array]:
         """Return the posterior mean, shape (m, q), and standard deviation, shape (m,), at A (equation 6)."""
