@@ -5,9 +5,9 @@
     W (n, q)   L^-1 Y            U (n,)     L^-1 1
     V (n, m)   L^-1 k(X, A)      so that mean = V' W and var = k(A, A) - sum_n V^2
 
-The factor is kept in blocks of `BLOCK` rows, with the inverse of each diagonal block, so that a solve is a few matrix
-products on views. Rows of an unfinished block are appended one at a time; when a block is full it is computed again in
-one piece. A posterior built from its data is therefore the same, to the last bit, as one that grew with them.
+Rows are appended one at a time; each time `BLOCK` of them are full they are computed again in one piece. A posterior
+built from its data is therefore the same, to the last bit, as one that grew with them. L has room to grow, and LAPACK
+is given whole rows of it with their true length (the leading dimension), so that a solve never copies the factor.
 """
 
 from __future__ import annotations
@@ -38,20 +38,13 @@ def cholesky(S: Array, floor: float) -> Array:
     return L
 
 
-def invert_lower(L: Array) -> Array:
-    """Return the inverse of a lower triangular matrix."""
-    inverse, _ = lapack.dtrtri(L, lower=1)
-    return np.ascontiguousarray(inverse)
-
-
 class CholeskyFactor:
-    """L with L L' = K + noise_var I, grown row by row and solved block by block."""
+    """L with L L' = K + noise_var I, grown row by row."""
 
     def __init__(self, noise_var: float) -> None:
         self.noise_var = noise_var
         self.n = 0
         self._L = np.zeros((BLOCK, BLOCK))
-        self._inverses = np.zeros((1, BLOCK, BLOCK))
 
     @property
     def L(self) -> Array:
@@ -65,61 +58,48 @@ class CholeskyFactor:
 
     def reserve(self, n: int) -> None:
         """Make room for n rows."""
-        blocks = -(-n // BLOCK)
-        if blocks > len(self._inverses):
-            size = max(blocks, 2 * len(self._inverses))
-            L, inverses = np.zeros((size * BLOCK, size * BLOCK)), np.zeros((size, BLOCK, BLOCK))
+        if n > len(self._L):
+            size = max(n, 2 * len(self._L))
+            L = np.zeros((size, size))
             L[: self.n, : self.n] = self.L
-            inverses[: len(self._inverses)] = self._inverses
-            self._L, self._inverses = L, inverses
+            self._L = L
 
-    def solve(self, B: Array, start: int = 0, out: Array | None = None) -> Array:
-        """Return L^-1 B by forward substitution; rows below `start`, a multiple of `BLOCK`, are taken from `out`."""
-        n = len(B)
-        V = np.empty_like(B) if out is None else out
-        for b in range(start, n, BLOCK):
-            e = min(b + BLOCK, n)
-            D = self._inverses[b // BLOCK, : e - b, : e - b]
-            V[b:e] = D @ (B[b:e] - self._L[b:e, :b] @ V[:b]) if b else D @ B[b:e]
-        return V
+    def solve(self, B: Array, *, overwrite: bool = False) -> Array:
+        """Return L^-1 B for the first len(B) rows of L, in Fortran order; `overwrite` allows it to reuse B's memory."""
+        return self._triangular(B, 1, overwrite)
 
-    def solve_transposed(self, B: Array) -> Array:
-        """Return L^-T B by backward substitution."""
+    def solve_transposed(self, B: Array, *, overwrite: bool = False) -> Array:
+        """Return L^-T B for the first len(B) rows of L, in Fortran order."""
+        return self._triangular(B, 0, overwrite)
+
+    def _triangular(self, B: Array, trans: int, overwrite: bool) -> Array:
         n = len(B)
-        V = np.empty_like(B)
-        for b in range((n - 1) // BLOCK * BLOCK, -1, -BLOCK):
-            e = min(b + BLOCK, n)
-            D = self._inverses[b // BLOCK, : e - b, : e - b]
-            V[b:e] = D.T @ (B[b:e] - self._L[e:n, b:e].T @ V[e:])
-        return V
+        if B.size == 0:
+            return np.zeros_like(B)
+        # rows of L in C order are columns of L' in the Fortran order that LAPACK wants
+        solution, _ = lapack.dtrtrs(self._L[:n].T, B, lower=0, trans=trans, overwrite_b=overwrite)
+        return solution  # type: ignore[no-any-return]
 
     def append(self, row: Array, diagonal: float) -> None:
         """Add the row L^-1 k(X, x) of a new point with k(x, x) = `diagonal`."""
         n = self.n
         self.reserve(n + 1)
-        pivot = np.sqrt(max(diagonal + self.noise_var - row @ row, self.noise_var))
         self._L[n, :n] = row
-        self._L[n, n] = pivot
-        b, i = n // BLOCK * BLOCK, n % BLOCK
-        D = self._inverses[n // BLOCK]
-        D[i, :i] = -(row[b:] @ D[:i, :i]) / pivot
-        D[i, i] = 1.0 / pivot
+        self._L[n, n] = np.sqrt(max(diagonal + self.noise_var - row @ row, self.noise_var))
         self.n = n + 1
 
     def set_block(self, b: int, K: Array) -> None:
         """Compute the full block of rows b, ..., b + BLOCK - 1 from K = k(X[: b + BLOCK], X[b : b + BLOCK])."""
-        self.reserve(b + BLOCK)
+        e = b + BLOCK
+        self.reserve(e)
         S = K[b:].copy()
         S[np.diag_indices_from(S)] += self.noise_var
-        self.n = b
         if b:
-            R = self.solve(np.ascontiguousarray(K[:b]))
+            R = self.solve(K[:b])
             S -= R.T @ R
-            self._L[b : b + BLOCK, :b] = R.T
-        L = cholesky(S, self.noise_var)
-        self._L[b : b + BLOCK, b : b + BLOCK] = L
-        self._inverses[b // BLOCK] = invert_lower(L)
-        self.n = b + BLOCK
+            self._L[b:e, :b] = R.T
+        self._L[b:e, b:e] = cholesky(S, self.noise_var)
+        self.n = e
 
 
 class Posterior:
@@ -177,40 +157,38 @@ class Posterior:
         """Return 1/2 log |I + K / noise_var| of the points visited, equation (7)."""
         return 0.5 * (self.factor.log_determinant - self.n * float(np.log(self.noise_var)))
 
-    def add(self, x: Array, y: Array, row: Array | None = None) -> None:
-        """Extend by one observation, in O(n^2), or in O(n) where the row L^-1 k(X, x) is known already."""
+    def add(self, x: Array, y: Array) -> None:
+        """Extend by one observation, in O(n^2)."""
         n = self.n
         self._grow(n + 1)
         self._X[n], self._Y[n] = x, y
         if n % BLOCK == BLOCK - 1:
             self._finish_block(n + 1 - BLOCK)
             return
-        if row is None:
-            row = self.factor.solve(self.kernel.matrix(self.X, x[None]))[:, 0] if n else np.empty(0)
+        row = self.factor.solve(self.kernel.matrix(self.X, x[None]), overwrite=True)[:, 0]
         self.factor.append(row, float(self.kernel.diagonal(x[None])[0]))
-        targets = np.append(y, 1.0)
-        self._W[n] = (targets - row @ self._W[:n]) / self.factor.L[n, n]
+        self._append_targets(n)
 
     def set_targets(self, Y: Array) -> None:
         """Replace all targets (corrected measurements); the factor does not depend on them."""
-        n, full = self.n, self.n // BLOCK * BLOCK
-        self._Y[:n] = Y
-        targets = self._targets(n)
-        self.factor.solve(targets[:full], out=self._W[:full])
-        for i in range(full, n):
-            self._W[i] = (targets[i] - self.factor.L[i, :i] @ self._W[:i]) / self.factor.L[i, i]
+        self._Y[: self.n] = Y
+        full = self.n // BLOCK * BLOCK
+        for b in range(0, full, BLOCK):
+            self._solve_targets(b)
+        for i in range(full, self.n):
+            self._append_targets(i)
 
     def predict(self, A: Array) -> tuple[Array, Array]:
         """Return the posterior mean, shape (m, q), and standard deviation, shape (m,), at A (equation 6)."""
-        V = self.factor.solve(self.kernel.matrix(self.X, A))
+        V = self.factor.solve(self.kernel.matrix(A, self.X).T, overwrite=True)
         variance = self.kernel.diagonal(A) - np.einsum("nm,nm->m", V, V)
         return V.T @ self.W, np.sqrt(np.maximum(variance, 0.0))
 
     def predict_gradient(self, A: Array) -> tuple[Array, Array, Array, Array]:
         """Return mean (m, q), std (m,), d mean / dA (m, q, d) and d std / dA (m, d)."""
         k, dk = self.kernel.point_gradient(A, self.X)
-        V = self.factor.solve(np.ascontiguousarray(k.T))
-        alpha = self.factor.solve_transposed(self.W.copy())
+        V = self.factor.solve(k.T)
+        alpha = self.factor.solve_transposed(self.W)
         weights = self.factor.solve_transposed(V)
         variance = self.kernel.diagonal(A) - np.einsum("nm,nm->m", V, V)
         std = np.sqrt(np.maximum(variance, 1e-300))
@@ -225,14 +203,25 @@ class Posterior:
                 gradient[i] = 2.0 * self.kernel.point_gradient(a, a)[1][0, 0]
         return gradient
 
-    def _targets(self, n: int) -> Array:
-        return np.hstack([self._Y[:n], np.ones((n, 1))])
-
     def _finish_block(self, b: int) -> None:
         """Compute the rows of a full block, and their part of W, in one piece."""
         X = self._X[: b + BLOCK]
-        self.factor.set_block(b, self.kernel.matrix(X, X[b:]))
-        self.factor.solve(self._targets(b + BLOCK), start=b, out=self._W[: b + BLOCK])
+        self.factor.set_block(b, self.kernel.matrix(X[b:], X).T)
+        self._solve_targets(b)
+
+    def _solve_targets(self, b: int) -> None:
+        """Compute the rows of W that belong to the full block b."""
+        e = b + BLOCK
+        L = self.factor.L[b:e]
+        targets = np.column_stack([self._Y[b:e], np.ones(BLOCK)]) - L[:, :b] @ self._W[:b]
+        self._W[b:e] = lapack.dtrtrs(L[:, b:e], targets, lower=1)[0]
+
+    def _append_targets(self, i: int) -> None:
+        """Compute one row of W below the full blocks."""
+        row = self.factor.L[i]
+        w = row[:i] @ self._W[:i]
+        self._W[i, :-1] = (self._Y[i] - w[:-1]) / row[i]
+        self._W[i, -1] = (1.0 - w[-1]) / row[i]
 
     def _grow(self, n: int) -> None:
         if n > len(self._X):

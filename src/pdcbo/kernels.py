@@ -27,7 +27,8 @@ SQRT3, SQRT5 = 3.0**0.5, 5.0**0.5
 
 
 def _squared_exponential(r2: Array) -> Array:
-    return np.exp(-0.5 * r2)
+    k = -0.5 * r2
+    return np.exp(k, out=k)
 
 
 def _squared_exponential_slope(r2: Array, k: Array) -> Array:
@@ -97,8 +98,10 @@ class Factor:
         a, b = A[:, column, None], B[None, :, column]
         if column in self.choices:
             return np.where(a == b, 0.0, scale**-2.0)
-        scaled = (a - b) / scale
-        return scaled * scaled  # type: ignore[no-any-return]
+        scaled = a - b
+        scaled /= scale
+        scaled *= scaled
+        return scaled  # type: ignore[no-any-return]
 
     def _products(self, A: Array, B: Array, column: int) -> Array:
         scale = self.length_scales[self.columns.index(column)]
@@ -109,8 +112,10 @@ class Factor:
 
     def _total(self, A: Array, B: Array) -> Array:
         term = self._products if self.family == "linear" else self.squared_distances
-        total = np.zeros((len(A), len(B)))
-        for column in self.columns:
+        if not self.columns:
+            return np.zeros((len(A), len(B)))
+        total = term(A, B, self.columns[0])
+        for column in self.columns[1:]:
             total += term(A, B, column)
         return total
 
@@ -185,10 +190,14 @@ class Kernel:
 
     def matrix(self, A: Array, B: Array) -> Array:
         """Return k(A, B), shape (n, m)."""
+        if not self.factors:
+            return np.full((len(A), len(B)), self.variance)
         K = self.factors[0].matrix(A, B)
         for factor in self.factors[1:]:
-            K = K * factor.matrix(A, B)
-        return K if self.variance == 1.0 else self.variance * K
+            K *= factor.matrix(A, B)
+        if self.variance != 1.0:
+            K *= self.variance
+        return K
 
     def diagonal(self, A: Array) -> Array:
         """Return k(a, a) for each row a of A, shape (n,)."""
