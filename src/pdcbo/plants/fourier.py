@@ -1,0 +1,158 @@
+"""Draws of Gaussian processes as finite sums that can be evaluated anywhere in a box.
+
+A draw is f(x) = sum_k w_k phi_k(x) with w ~ N(0, I), exact up to a stated tolerance in the covariance.
+
+*Tensor series.* In one dimension a stationary k on an interval of length L is continued to a period P = L + gap with
+k(gap) <= tol. By Poisson's summation the periodic sum over j of k(r + j P) has Fourier coefficients S(2 pi k / P) / P
+with S the spectral density, so that
+
+    phi_0 = sqrt(S_0 / P),   phi_k = sqrt(2 S_k / P) (cos, sin)(2 pi k x / P)
+
+reproduces it; the series ends where what is left of k(0) is below tol. Both errors are uniform over the interval. A
+product kernel has the tensor product of these features. For the linear kernel (1, x / l) is exact with two features.
+
+*Random features.* The tensor grows with the power of the dimension. Where it would exceed `MOST_FEATURES`, frequencies
+are drawn from the spectral density instead: given them f is a Gaussian process, but its kernel is only within about
+1 / sqrt(2 * 2048) = 1.6 % of k(0), and `tolerance` says so.
+
+    x (..., d)   points in plant units          left, right   theta's and z's columns of x          R   features of theta
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+import numpy as np
+
+from pdcbo.problem import Array
+
+TOLERANCES = {"squared-exponential": 1e-8, "matern-5/2": 1e-6, "linear": 1e-15}
+MOST_FEATURES = 6_000_000
+FREQUENCIES = 2048
+
+
+class Draw(Protocol):
+    """Functions drawn together, split into a part of theta and a part of z: f = features(theta) . weights(z)."""
+
+    tolerance: float
+
+    def features(self, theta: Array) -> Array:
+        """Return (..., R) at theta (..., n_theta)."""
+        ...
+
+    def weights(self, z: Array) -> Array:
+        """Return (..., n_functions, R) at z (..., n_z)."""
+        ...
+
+
+def spectral_density(family: str, omega: Array, length: float) -> Array:
+    """Return S(omega) = integral of k(r) exp(-i omega r) dr of the one-dimensional kernel with k(0) = 1."""
+    if family == "squared-exponential":
+        return math.sqrt(2.0 * math.pi) * length * np.exp(-0.5 * (omega * length) ** 2)
+    a = math.sqrt(5.0) / length
+    return 16.0 / 3.0 * a**5 / (a * a + omega * omega) ** 3
+
+
+class _Axis:
+    """The features of one dimension of half-width `half` about 0."""
+
+    def __init__(self, family: str, length: float, half: float, tol: float) -> None:
+        self.linear, self.length = family == "linear", length
+        if self.linear:
+            self.size = 2
+            return
+        if family == "squared-exponential":
+            gap = length * math.sqrt(2.0 * math.log(1.0 / tol))
+        else:
+            s = math.log(1.0 / tol)
+            for _ in range(50):
+                s = math.log((1.0 + s + s * s / 3.0) / tol)
+            gap = length * s / math.sqrt(5.0)
+        self.base = 2.0 * math.pi / (2.0 * half + gap)
+        count = 64
+        while True:
+            k = np.arange(count)
+            power = np.where(k == 0, 1.0, 2.0) * spectral_density(family, k * self.base, length) * self.base / 2 / np.pi
+            left = 1.0 - np.cumsum(power)
+            if left[-1] <= tol:
+                break
+            count *= 2
+        self.order = int(np.argmax(left <= tol))
+        self.scale = np.sqrt(power[: self.order + 1])
+        self.size = 2 * self.order + 1
+
+    def __call__(self, x: Array) -> Array:
+        """Return the features (..., size) at x (...)."""
+        if self.linear:
+            return np.stack([np.ones_like(x), x / self.length], axis=-1)
+        angle = (self.base * np.arange(1, self.order + 1)) * x[..., None]
+        constant = np.broadcast_to(self.scale[:1], (*x.shape, 1))
+        return np.concatenate([constant, self.scale[1:] * np.cos(angle), self.scale[1:] * np.sin(angle)], axis=-1)
+
+
+def _outer(axes: list[_Axis], x: Array) -> Array:
+    """Return the tensor product (..., R) of the axes' features."""
+    product = np.ones((*x.shape[:-1], 1))
+    for j, axis in enumerate(axes):
+        product = (product[..., :, None] * axis(x[..., j])[..., None, :]).reshape(*x.shape[:-1], -1)
+    return product
+
+
+class TensorDraw:
+    """A draw by tensor series; `size` tells how many coefficients each function has."""
+
+    def __init__(self, family: str, variance: float, lengths: Array, half: float, n_theta: int) -> None:
+        tol = TOLERANCES[family]
+        axes = [_Axis(family, length, half, tol) for length in lengths.tolist()]
+        self._left, self._right = axes[:n_theta], axes[n_theta:]
+        self._rows = math.prod(axis.size for axis in self._left)
+        self._columns = math.prod(axis.size for axis in self._right)
+        self.size = self._rows * self._columns
+        self.tolerance = 3.0 * len(axes) * tol * variance
+        self._sd = math.sqrt(variance)
+        self._coefficients = np.empty((0, self._rows, self._columns))
+
+    def draw(self, rng: np.random.Generator, n: int) -> TensorDraw:
+        """Draw n functions anew."""
+        self._coefficients = rng.standard_normal((n, self._rows, self._columns))
+        return self
+
+    def features(self, theta: Array) -> Array:
+        """Return (..., R) at theta (..., n_theta)."""
+        return _outer(self._left, theta)
+
+    def weights(self, z: Array) -> Array:
+        """Return (..., n_functions, R) at z (..., n_z)."""
+        right = _outer(self._right, z).reshape(-1, self._columns)
+        flat = self._sd * self._coefficients.reshape(-1, self._columns)
+        return (right @ flat.T).reshape(*z.shape[:-1], len(self._coefficients), self._rows)
+
+
+class RandomDraw:
+    """A draw by random Fourier features, for dimensions that a tensor series cannot reach."""
+
+    def __init__(self, family: str, variance: float, lengths: Array, n_theta: int, rng: np.random.Generator) -> None:
+        omega = rng.standard_normal((FREQUENCIES, len(lengths))) / lengths
+        if family == "matern-5/2":  # its spectral density is Student's t with 5 degrees of freedom, in each dimension
+            omega *= np.sqrt(5.0 / rng.chisquare(5.0, omega.shape))
+        self._left, self._right = omega[:, :n_theta].T, omega[:, n_theta:].T
+        self.tolerance = variance / math.sqrt(2.0 * FREQUENCIES)
+        self._sd = math.sqrt(variance / FREQUENCIES)
+        self._a = self._b = np.empty((0, FREQUENCIES))
+
+    def draw(self, rng: np.random.Generator, n: int) -> RandomDraw:
+        """Draw n functions anew, with the same frequencies."""
+        self._a, self._b = rng.standard_normal((2, n, FREQUENCIES))
+        return self
+
+    def features(self, theta: Array) -> Array:
+        """Return (..., R) at theta (..., n_theta)."""
+        angle = theta @ self._left
+        return self._sd * np.concatenate([np.cos(angle), np.sin(angle)], axis=-1)
+
+    def weights(self, z: Array) -> Array:
+        """Return (..., n_functions, R) at z (..., n_z), by the addition theorem."""
+        angle = (z @ self._right)[..., None, :]
+        c, s = np.cos(angle), np.sin(angle)
+        return np.concatenate([self._a * c + self._b * s, self._b * c - self._a * s], axis=-1)
