@@ -1,0 +1,35 @@
+"""The closed loop: context -> posterior -> primal step -> plant -> observation -> dual step -> record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pdcbo.optimizers import OPTIMIZERS, Optimizer, Suggestion
+from pdcbo.plants import Outcome, Plant
+from pdcbo.problem import Scalar
+
+
+@dataclass(frozen=True)
+class Record:
+    """One step of the loop: what was seen, chosen and measured, and, where it is known, the truth."""
+
+    step: int
+    context: dict[str, Scalar]
+    parameters: dict[str, Scalar]
+    observed: Outcome
+    truth: Outcome | None
+    suggestion: Suggestion
+
+
+def run(plant: Plant, optimizer: Optimizer | str, horizon: int) -> Iterator[Record]:
+    """Yield one `Record` a step; `optimizer` is one, or a name in `OPTIMIZERS` for its default."""
+    tuner = OPTIMIZERS[optimizer](plant.problem, horizon=horizon) if isinstance(optimizer, str) else optimizer
+    truth = getattr(plant, "truth", None)
+    for step in range(tuner.step + 1, tuner.step + horizon + 1):
+        context = plant.context(step)
+        suggestion = tuner.ask(context)
+        observed = plant.evaluate(suggestion.parameters, context)
+        tuner.tell(suggestion, observed.objective, observed.constraints)
+        true = truth(suggestion.parameters, context) if truth is not None else None
+        yield Record(step, context, suggestion.parameters, observed, true, suggestion)

@@ -1,0 +1,312 @@
+"""What is known of the plant: one Gaussian process for each measured output, on shared points, in plant units.
+
+    X (n, d)       points x = (theta, z) in the unit cube, in order of arrival
+    Y (n, q)       measurements in plant units, objective first, NaN = not measured
+    mean, std      (q, m) in plant units
+
+An output learns from the points where it was measured. Outputs with equal hyper-parameters that were measured at the
+same points share one factor. Hyper-parameters are given once and for all, or learned again each time an output's data
+have grown by half, so that learning costs a constant share of the whole.
+
+Nothing is factorised before it is asked for, and what is built from data is equal to the last bit to what grew with
+them: `state()` holds data and hyper-parameters, nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pdcbo.fit import Hyperparameters, Priors, fit, initial
+from pdcbo.gp import Posterior
+from pdcbo.kernels import FAMILIES, Factor, Kernel
+from pdcbo.problem import Array, Choice, Problem, as_number, as_positive
+from pdcbo.structured import CandidatePosterior
+
+
+@dataclass(frozen=True)
+class Model:
+    """How one output is modelled: the kernel's family alone, or all hyper-parameters, in the plant's units.
+
+    Attributes:
+        kernel: a name in `pdcbo.kernels.FAMILIES`; one factor over the parameters times one over the context.
+        length_scales: one number for all, or name -> number, in plant units (in log units for a log-scaled variable;
+            two different options of a choice are at distance 1). None: all hyper-parameters are learned.
+        variance: the prior variance in squared plant units; given together with `length_scales`.
+        noise_var: the noise variance lambda of equation (6) in squared plant units; given with `length_scales`.
+        mean: the prior mean in plant units; by default 0 for the objective and the limit for a constraint, so that f
+            and g have the zero mean of equation (6).
+    """
+
+    kernel: str = "squared-exponential"
+    length_scales: float | Mapping[str, float] | None = None
+    variance: float | None = None
+    noise_var: float | None = None
+    mean: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.kernel not in FAMILIES:
+            raise ValueError(f"kernel must be one of {list(FAMILIES)!r}, got {self.kernel!r}")
+        given = [self.length_scales is not None, self.variance is not None, self.noise_var is not None]
+        if any(given) and not all(given):
+            raise ValueError("length_scales, variance and noise_var are given together or not at all")
+        if all(given):
+            as_positive(self.variance, "variance")
+            as_positive(self.noise_var, "noise_var")
+        if self.mean is not None:
+            as_number(self.mean, "mean")
+
+    def to_json(self) -> dict[str, Any]:
+        """Describe the model in JSON."""
+        scales = dict(self.length_scales) if isinstance(self.length_scales, Mapping) else self.length_scales
+        return {
+            "kernel": self.kernel,
+            "length_scales": scales,
+            "variance": self.variance,
+            "noise_var": self.noise_var,
+            "mean": self.mean,
+        }
+
+
+def kernel_for(problem: Problem, family: str, length_scales: Array, variance: float = 1.0) -> Kernel:
+    """Return a kernel with one factor over the parameters and, if there is a context, one over the context."""
+    variables = problem.variables
+    choices = frozenset(j for j, v in enumerate(variables) if isinstance(v, Choice))
+    n_theta = problem.n_theta
+    groups = [range(n_theta), range(n_theta, len(variables))]
+    return Kernel(
+        tuple(
+            Factor(family, tuple(g), tuple(float(length_scales[j]) for j in g), choices & frozenset(g))
+            for g in groups
+            if len(g)
+        ),
+        variance,
+    )
+
+
+def given_hyperparameters(problem: Problem, model: Model, default_mean: float) -> Hyperparameters:
+    """Map hyper-parameters in plant units to the unit cube; the scale is 1, so nothing is standardised."""
+    names = (*problem.parameters, *problem.context)
+    if isinstance(model.length_scales, Mapping):
+        unknown = [name for name in model.length_scales if name not in names]
+        missing = [name for name in names if name not in model.length_scales]
+        if unknown or missing:
+            raise ValueError(f"length_scales must name {list(names)!r}, got {list(model.length_scales)!r}")
+        scales = [as_positive(model.length_scales[name], f"length_scales[{name!r}]") for name in names]
+    else:
+        scales = [as_positive(model.length_scales, "length_scales")] * len(names)
+    unit = np.array([v.length(scale) for v, scale in zip(problem.variables, scales, strict=True)])
+    kernel = kernel_for(problem, model.kernel, unit, float(model.variance or 1.0))
+    mean = default_mean if model.mean is None else float(model.mean)
+    return Hyperparameters(kernel, float(model.noise_var or 1.0), mean, 1.0)
+
+
+class Models:
+    """The models of all outputs, and the data they rest on.
+
+    Args:
+        problem: names the outputs.
+        models: one `Model` for all outputs or one for each by name.
+        priors: of the learned hyper-parameters.
+        candidates: (M, n_theta), the fixed candidates of a grid search, or None.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        models: Model | Mapping[str, Model] | None = None,
+        *,
+        priors: Priors | None = None,
+        candidates: Array | None = None,
+    ) -> None:
+        self.problem = problem
+        self.priors = priors or Priors()
+        self.candidates = candidates
+        self.specs = _model_for_each_output(problem, models)
+        self.references = [None, *(c.upper if c.upper is not None else c.lower for c in problem.constraints.values())]
+        self.noises = [None, *(c.noise for c in problem.constraints.values())]
+        self.hyper: list[Hyperparameters] = []
+        for i, spec in enumerate(self.specs):
+            reference = self.references[i]
+            if spec.length_scales is not None:
+                self.hyper.append(given_hyperparameters(problem, spec, reference or 0.0))
+            else:
+                kernel = kernel_for(problem, spec.kernel, np.ones(len(problem.variables)))
+                self.hyper.append(initial(kernel, self.priors, np.empty(0), reference))
+        self.rows: list[list[int]] = [[] for _ in self.specs]
+        self.next_fit = [0 if spec.length_scales is None else -1 for spec in self.specs]
+        self._X: list[list[float]] = []
+        self._Y: list[list[float]] = []
+        self._groups: list[tuple[list[int], CandidatePosterior]] | None = None
+
+    @property
+    def n(self) -> int:
+        """The number of points."""
+        return len(self._X)
+
+    @property
+    def q(self) -> int:
+        """The number of outputs."""
+        return len(self.specs)
+
+    @property
+    def X(self) -> Array:
+        """All points, shape (n, d)."""
+        return np.array(self._X, dtype=float).reshape(self.n, len(self.problem.variables))
+
+    @property
+    def Y(self) -> Array:
+        """All measurements, shape (n, q)."""
+        return np.array(self._Y, dtype=float).reshape(self.n, self.q)
+
+    def add(self, x: Array, y: Array) -> int:
+        """Learn from one point; y (q,) holds NaN for what was not measured. Return the point's index."""
+        index = self.n
+        self._X.append(x.tolist())
+        self._Y.append(y.tolist())
+        measured = [i for i in range(self.q) if not math.isnan(y[i])]
+        for i in measured:
+            self.rows[i].append(index)
+        if self._groups is not None:
+            missing = set(range(self.q)) - set(measured)
+            if any(missing.intersection(group) and not missing.issuperset(group) for group, _ in self._groups):
+                self._groups = None
+            else:
+                for group, posterior in self._groups:
+                    if group[0] not in missing:
+                        posterior.add(x, np.array([(y[i] - self.hyper[i].mean) / self.hyper[i].scale for i in group]))
+        self._refit()
+        return index
+
+    def replace(self, index: int, y: Array) -> None:
+        """Put other measurements in the place of those of one point: corrected, or late for what was missing."""
+        old, self._Y[index] = self._Y[index], y.tolist()
+        for i in range(self.q):
+            if math.isnan(old[i]) and not math.isnan(y[i]):
+                self.rows[i].append(index)
+            elif not math.isnan(old[i]) and math.isnan(y[i]):
+                self.rows[i].remove(index)
+        self._groups = None
+        self._refit()
+
+    def at(self, z: Array) -> tuple[Array, Array]:
+        """Return mean and std, (q, M) each, of all candidates at one context."""
+        assert self.candidates is not None
+        mean, std = np.empty((self.q, len(self.candidates))), np.empty((self.q, len(self.candidates)))
+        for group, posterior in self._posteriors():
+            group_mean, group_std = posterior.at(z)
+            self._unscale(group, group_mean, group_std, mean, std)
+        return mean, std
+
+    def predict(self, A: Array) -> tuple[Array, Array]:
+        """Return mean and std, (q, m) each, at any points A (m, d)."""
+        mean, std = np.empty((self.q, len(A))), np.empty((self.q, len(A)))
+        for group, posterior in self._posteriors():
+            group_mean, group_std = posterior.posterior.predict(A)
+            self._unscale(group, group_mean, group_std, mean, std)
+        return mean, std
+
+    def predict_gradient(self, A: Array) -> tuple[Array, Array, Array, Array]:
+        """Return mean (q, m), std (q, m) and their gradients (q, m, d) at any points."""
+        shape = (self.q, len(A), A.shape[1])
+        mean, std, d_mean, d_std = np.empty(shape[:2]), np.empty(shape[:2]), np.empty(shape), np.empty(shape)
+        for group, posterior in self._posteriors():
+            m, s, dm, ds = posterior.posterior.predict_gradient(A)
+            for j, i in enumerate(group):
+                h = self.hyper[i]
+                mean[i], std[i] = h.mean + h.scale * m[:, j], h.scale * s
+                d_mean[i], d_std[i] = h.scale * dm[:, j], h.scale * ds
+        return mean, std, d_mean, d_std
+
+    def posterior(self, output: int) -> tuple[Posterior, int]:
+        """Return the posterior that holds one output, in its standardised units, and its column there."""
+        for group, posterior in self._posteriors():
+            if output in group:
+                return posterior.posterior, group.index(output)
+        raise KeyError(output)
+
+    def information_gain(self, output: int) -> float:
+        """Return the information gain of the points visited, equation (7), for one output."""
+        return self.posterior(output)[0].information_gain if self.rows[output] else 0.0
+
+    def state(self) -> dict[str, Any]:
+        """Return data and hyper-parameters as JSON data."""
+        return {
+            "X": [list(x) for x in self._X],
+            "Y": [[None if math.isnan(v) else v for v in y] for y in self._Y],
+            "rows": [list(rows) for rows in self.rows],
+            "next_fit": list(self.next_fit),
+            "hyper": [h.to_json() for h in self.hyper],
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take over what `state` returned; the posteriors are built when they are first asked for."""
+        self._X = [list(map(float, x)) for x in state["X"]]
+        self._Y = [[math.nan if v is None else float(v) for v in y] for y in state["Y"]]
+        self.rows = [list(map(int, rows)) for rows in state["rows"]]
+        self.next_fit = list(map(int, state["next_fit"]))
+        self.hyper = [Hyperparameters.from_json(h) for h in state["hyper"]]
+        self._groups = None
+
+    def _unscale(self, group: list[int], group_mean: Array, group_std: Array, mean: Array, std: Array) -> None:
+        for j, i in enumerate(group):
+            h = self.hyper[i]
+            np.multiply(group_mean[:, j], h.scale, out=mean[i])
+            mean[i] += h.mean
+            np.multiply(group_std, h.scale, out=std[i])
+
+    def _refit(self) -> None:
+        for i, spec in enumerate(self.specs):
+            count = len(self.rows[i])
+            if spec.length_scales is None and count >= self.next_fit[i]:
+                rows = self.rows[i]
+                X, y = self.X[rows], self.Y[rows, i]
+                self.hyper[i] = fit(
+                    X, y, self.hyper[i], self.priors, reference=self.references[i], noise_std=self.noises[i]
+                )
+                self.next_fit[i] = count + max(1, count // 2)
+                self._groups = None
+
+    def _posteriors(self) -> list[tuple[list[int], CandidatePosterior]]:
+        if self._groups is None:
+            groups: list[list[int]] = []
+            for i in range(self.q):
+                key = (self.hyper[i].kernel, self.hyper[i].noise_var, self.rows[i])
+                for group in groups:
+                    j = group[0]
+                    if (self.hyper[j].kernel, self.hyper[j].noise_var, self.rows[j]) == key:
+                        group.append(i)
+                        break
+                else:
+                    groups.append([i])
+            X, Y = self.X, self.Y
+            scales = np.array([h.scale for h in self.hyper])
+            means = np.array([h.mean for h in self.hyper])
+            self._groups = []
+            for group in groups:
+                rows, h = self.rows[group[0]], self.hyper[group[0]]
+                targets = (Y[np.ix_(rows, group)] - means[group]) / scales[group]
+                built = Posterior.build(h.kernel, h.noise_var, X[rows], targets)
+                candidates = np.empty((0, self.problem.n_theta)) if self.candidates is None else self.candidates
+                self._groups.append((group, CandidatePosterior(built, candidates)))
+        return self._groups
+
+
+def _model_for_each_output(problem: Problem, models: Model | Mapping[str, Model] | None) -> list[Model]:
+    if models is None:
+        models = Model()
+    if isinstance(models, Model):
+        return [models] * len(problem.outputs)
+    if not isinstance(models, Mapping):
+        raise TypeError(f"models must be a Model or a mapping of outputs to Models, got {models!r}")
+    unknown = [name for name in models if name not in problem.outputs]
+    if unknown:
+        raise ValueError(f"models[{unknown[0]!r}] is unknown; the outputs are {list(problem.outputs)!r}")
+    for name, model in models.items():
+        if not isinstance(model, Model):
+            raise TypeError(f"models[{name!r}] must be a Model, got {model!r}")
+    return [models.get(name, Model()) for name in problem.outputs]

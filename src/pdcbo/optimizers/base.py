@@ -1,0 +1,440 @@
+"""What all optimizers share: ask and tell, feedback as it is in life, state, certificate, summary.
+
+What feedback does, in every optimizer:
+
+- `ask` proposes; it depends only on the context and on what was told, and changes nothing but the list of pending
+  suggestions. Asked twice it proposes the same twice, under two ids.
+- `tell` settles a suggestion: what was measured enters the models, the averages and, where there is one, the dual, once.
+  The same tell again is ignored, a different one refused. A late or out-of-order tell counts when it arrives, as the next
+  step of the average, against the limits in force when it was asked.
+- A value of None was not measured: the model of that quantity does not learn, its average and its observation
+  certificate pass over the step, except that the certificate charges it with the worst case or the posterior's bound.
+- `fail(applied=True)`: the plant ran, nothing was measured. The step counts as unmeasured in every constraint.
+- `fail(applied=False)`: it never ran. Nothing changes but that the suggestion is no longer pending.
+- `correct` replaces measured values, or supplies late ones, as if they had been told from the start; a dual that moved
+  by an observed value is moved by the difference.
+- `observe` takes data nobody asked for: they enter the models, not the averages and not the dual.
+- `set_limits` changes limits for suggestions asked from now on.
+
+A call that is refused leaves everything as it was.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.random import Generator
+
+from pdcbo.certificates import Bound, Certificate, noise_boundary
+from pdcbo.optimizers.ledger import (
+    DROPPED,
+    PENDING,
+    TOLD,
+    UNMEASURED,
+    Ledger,
+    Step,
+    Suggestion,
+    limit_mean,
+    same_outcome,
+)
+from pdcbo.optimizers.summary import Summary, describe
+from pdcbo.problem import Array, Problem, Values, as_number, as_whole
+
+STATE_VERSION = 1
+
+Bounds = dict[str, tuple[float, float]]
+
+
+class Optimizer(ABC):
+    """The interface of all optimizers and the bookkeeping behind it.
+
+    Args:
+        problem: what is tuned.
+        horizon: the number of steps planned, or None for endless operation.
+        seed: of all randomness; equal seeds and feedback give equal suggestions.
+        delta: the probability, joint over the constraints and all times, that a certificate may be wrong.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(
+        self, problem: Problem, *, horizon: int | None = None, seed: int = 0, delta: float = 0.05
+    ) -> None:
+        if not isinstance(problem, Problem):
+            raise TypeError(f"problem must be a Problem, got {problem!r}")
+        if horizon is not None and as_whole(horizon, "horizon") < 1:
+            raise ValueError(f"horizon must be at least 1, or None for endless operation, got {horizon!r}")
+        if as_whole(seed, "seed") < 0:
+            raise ValueError(f"seed must be at least 0, got {seed!r}")
+        if not 0.0 < as_number(delta, "delta") < 1.0:
+            raise ValueError(f"delta must lie between 0 and 1, got {delta!r}")
+        self.problem = problem
+        self.horizon = None if horizon is None else int(horizon)
+        self.seed = int(seed)
+        self.delta = float(delta)
+        self.ledger = Ledger()
+
+    # What an optimizer has to say for itself
+
+    @abstractmethod
+    def _choose(self, z: Array, rng: Generator) -> tuple[Array, Bounds]:
+        """Return theta for context z, with each output's confidence bounds there, without changing anything."""
+
+    def _learn(self, x: Array, y: Array) -> int | None:
+        """Learn from a measurement and return its row in the models, or None without one."""
+        return None
+
+    def _relearn(self, row: int | None, x: Array, y: Array) -> int | None:
+        """Replace a measurement and return its row in the models."""
+        return row
+
+    def _count(self, step: Step) -> None:
+        """Take account of a step that counts, before the models learn from it."""
+
+    def _recount(self, step: Step, y: Array) -> None:
+        """Take account of a correction of a step that counts, before it is entered."""
+
+    def _settings(self) -> dict[str, Any]:
+        """Return the keyword arguments that `__init__` needs beside the common ones, as JSON data."""
+        return {}
+
+    def _extra_state(self) -> dict[str, Any]:
+        return {}
+
+    def _restore_extra(self, state: Mapping[str, Any]) -> None:
+        pass
+
+    # The interface
+
+    def ask(self, context: Values | None = None) -> Suggestion:
+        """Propose parameters for a context.
+
+        Raises:
+            TypeError, ValueError: the context is missing, unknown, not finite or of a wrong type.
+        """
+        z = self.problem.encode_context(context)
+        outside = self.problem.outside(context)
+        theta, bounds = self._choose(z, self._rng())
+        x = np.concatenate([theta, z])
+        suggestion = Suggestion(
+            id=self.ledger.next_id,
+            parameters=self.problem.decode_parameters(theta),
+            context=_plain(context),
+            outside=outside,
+            bounds=bounds,
+        )
+        self.ledger.open(Step(suggestion, x.tolist(), [limit.bound for limit in self.problem.limits]))
+        return suggestion
+
+    def tell(
+        self,
+        suggestion: Suggestion | int,
+        objective: float | None,
+        constraints: Values | None = None,
+        *,
+        applied: Values | None = None,
+        context: Values | None = None,
+    ) -> None:
+        """Report what the plant answered to a suggestion.
+
+        Args:
+            suggestion: the suggestion or its id.
+            objective: the measured cost, or None if it was not measured.
+            constraints: name -> measured value or None; every constraint is named.
+            applied: the parameters that the plant really used, where they differ from the proposed ones.
+            context: the context that really held, where it differs from the one asked for.
+
+        Raises:
+            TypeError, ValueError: a value is malformed, or this suggestion was settled otherwise before.
+        """
+        step = self.ledger.find(suggestion)
+        y = self.problem.encode_outcome(objective, constraints)
+        x = self._applied(step, applied, context)
+        if step.status == TOLD and same_outcome(step.y, y) and step.x == x.tolist():
+            return
+        if step.status != PENDING:
+            raise ValueError(
+                f"suggestion {step.suggestion.id} was settled before ({step.status}) with another result; "
+                "use correct() to replace measured values"
+            )
+        step.moved = step.x != x.tolist()
+        step.x, step.y = x.tolist(), y.tolist()
+        self._count(step)
+        step.row = self._learn(x, y)
+        self.ledger.settle(step, TOLD)
+
+    def fail(self, suggestion: Suggestion | int, reason: str = "", *, applied: bool = True) -> None:
+        """Report that a suggestion brought no measurement.
+
+        Args:
+            suggestion: the suggestion or its id.
+            reason: in words, for the record.
+            applied: True if the plant ran with it, so that the step counts; False if it never ran.
+        """
+        step = self.ledger.find(suggestion)
+        if not isinstance(reason, str):
+            raise TypeError(f"reason must be a string, got {reason!r}")
+        if not isinstance(applied, bool | np.bool_):
+            raise TypeError(f"applied must be True or False, got {applied!r}")
+        status = UNMEASURED if applied else DROPPED
+        if step.status == status and step.reason == reason:
+            return
+        if step.status != PENDING:
+            raise ValueError(f"suggestion {step.suggestion.id} was settled before ({step.status})")
+        step.reason, step.y = reason, [math.nan] * len(self.problem.outputs)
+        if applied:
+            self._count(step)
+        self.ledger.settle(step, status)
+
+    def correct(
+        self, suggestion: Suggestion | int, *, constraints: Values | None = None, **objective: float | None
+    ) -> None:
+        """Replace measured values of a step that counts, or supply late ones; what is not named stays.
+
+        Args:
+            suggestion: the suggestion or its id.
+            constraints: name -> corrected value, or None if the old value turned out to be worthless.
+            objective: `objective=value`, likewise.
+        """
+        step = self.ledger.find(suggestion)
+        if set(objective) - {"objective"}:
+            raise TypeError(f"correct() takes objective and constraints, got {sorted(objective)!r}")
+        if step.status not in (TOLD, UNMEASURED):
+            raise ValueError(f"suggestion {step.suggestion.id} is {step.status}; only a step that counts is corrected")
+        if constraints is not None and not isinstance(constraints, Mapping):
+            raise TypeError(f"constraints must be a mapping of names, got {constraints!r}")
+        now = {name: None if math.isnan(v) else v for name, v in zip(self.problem.outputs, step.y, strict=True)}
+        cost = now.pop("objective")
+        y = self.problem.encode_outcome(objective.get("objective", cost), {**now, **(constraints or {})})
+        if same_outcome(step.y, y):
+            return
+        self._recount(step, y)
+        step.row = self._relearn(step.row, np.array(step.x), y)
+        step.y, step.status = y.tolist(), TOLD
+        self.ledger.events += 1
+
+    def observe(
+        self,
+        parameters: Values,
+        context: Values | None = None,
+        *,
+        objective: float | None = None,
+        constraints: Values | None = None,
+    ) -> None:
+        """Learn from past operation that nobody asked for; constraints that are not named were not measured."""
+        self.observe_table([{"parameters": parameters, "context": context or {}, "objective": objective,
+                             "constraints": constraints or {}}])  # fmt: skip
+
+    def observe_table(self, rows: Iterable[Mapping[str, Any]]) -> int:
+        """Learn from a table of past operation; either all rows enter or none. Return how many there were.
+
+        Args:
+            rows: each with `parameters`, `context`, `objective` and `constraints`, or flat with the names themselves as
+                columns (`objective` for the cost; other columns are an error).
+        """
+        points = []
+        for i, row in enumerate(rows):
+            try:
+                points.append(self._past_point(row))
+            except (TypeError, ValueError) as error:
+                raise type(error)(f"row {i}: {error}") from None
+        for x, y in points:
+            self._learn(x, y)
+            self.ledger.events += 1
+        return len(points)
+
+    def set_limits(self, limits: Values) -> None:
+        """Change limits for suggestions asked from now on; `name: number`, or a `Constraint` for both sides."""
+        self.problem = self.problem.with_limits(limits)
+        self.ledger.events += 1
+
+    # What an operator wants to know
+
+    @property
+    def step(self) -> int:
+        """The number of steps that count."""
+        return len(self.ledger.counted)
+
+    @property
+    def pending(self) -> list[Suggestion]:
+        """The suggestions nobody has settled, oldest first."""
+        return self.ledger.pending
+
+    def certificate(self, delta: float | None = None) -> dict[str, Certificate]:
+        """Return what can be said of each limit's true average, valid at all times at once.
+
+        Args:
+            delta: the joint probability of error over all limits; by default the optimizer's.
+        """
+        delta = self.delta if delta is None else as_number(delta, "delta")
+        if not 0.0 < delta < 1.0:
+            raise ValueError(f"delta must lie between 0 and 1, got {delta!r}")
+        history = self.ledger.history()
+        values = self.ledger.limit_values(self.problem)
+        result = {}
+        for i, limit in enumerate(self.problem.limits):
+            g = values[:, i]
+            known = ~np.isnan(g)
+            average = float(np.mean([s.y[limit.output] for s, k in zip(history, known, strict=True) if k])) \
+                if known.any() else None  # fmt: skip
+            bound = limit_mean(limit, history, i)
+
+            def in_plant_units(
+                g_bound: float | None, guaranteed: bool, words: str, sign: float = limit.sign, bound: float = bound
+            ) -> Bound | None:
+                return None if g_bound is None else Bound(bound + sign * g_bound, guaranteed, words)
+
+            alpha = delta / len(self.problem.limits)
+            result[limit.label] = Certificate(
+                label=limit.label,
+                side="upper" if limit.sign > 0 else "lower",
+                limit=bound,
+                average=average,
+                steps=len(history),
+                measured=int(known.sum()),
+                delta=delta,
+                observation=in_plant_units(*self._observation_bound(i, g, history, alpha)),
+                posterior=in_plant_units(*self._posterior_bound(i, history, delta)),
+            )
+        return result
+
+    def summary(self) -> Summary:
+        """Return what an operator wants to know, in words; `.data` holds the same as JSON data."""
+        return describe(self)
+
+    def __repr__(self) -> str:
+        horizon = "endless" if self.horizon is None else f"of {self.horizon}"
+        return (
+            f"<{type(self).__name__}: step {self.step} {horizon}, {len(self.pending)} pending, "
+            f"{len(self.problem.parameters)} parameters, {len(self.problem.context)} context variables, "
+            f"{len(self.problem.constraints)} constraints>"
+        )
+
+    # State
+
+    def state(self) -> dict[str, Any]:
+        """Return everything as JSON data; `restore` continues from it as if nothing had happened."""
+        return {
+            "version": STATE_VERSION,
+            "optimizer": self.name,
+            "problem": self.problem.to_json(),
+            "horizon": self.horizon,
+            "seed": self.seed,
+            "delta": self.delta,
+            "settings": self._settings(),
+            "ledger": self.ledger.state(),
+            "extra": self._extra_state(),
+        }
+
+    @classmethod
+    def restore(cls, state: Mapping[str, Any]) -> Self:
+        """Return the optimizer that `state` described."""
+        if not isinstance(state, Mapping) or "version" not in state:
+            raise ValueError("state must be what state() returned, a mapping with a version")
+        if state["version"] != STATE_VERSION:
+            raise ValueError(f"state has version {state['version']!r}; this release reads {STATE_VERSION}")
+        if state["optimizer"] != cls.name:
+            raise ValueError(f"state is of optimizer {state['optimizer']!r}; {cls.__name__} is {cls.name!r}")
+        optimizer = cls(
+            Problem.from_json(state["problem"]),
+            horizon=state["horizon"],
+            seed=state["seed"],
+            delta=state["delta"],
+            **state["settings"],
+        )
+        optimizer.ledger = Ledger.restore(state["ledger"])
+        optimizer._restore_extra(state["extra"])
+        return optimizer
+
+    # Inside
+
+    def _rng(self) -> Generator:
+        """Return the generator of this moment: keyed by the seed and the number of events told, not by asks."""
+        return np.random.default_rng([self.seed, self.ledger.events])
+
+    def _applied(self, step: Step, applied: Values | None, context: Values | None) -> Array:
+        """Return the point that the plant really ran at; what is not named is as proposed."""
+        x = np.array(step.x)
+        n_theta = self.problem.n_theta
+        if applied is not None:
+            if not isinstance(applied, Mapping):
+                raise TypeError(f"applied must be a mapping of names, got {applied!r}")
+            x[:n_theta] = self.problem.encode_parameters({**step.suggestion.parameters, **applied})
+        if context is not None:
+            if not isinstance(context, Mapping):
+                raise TypeError(f"context must be a mapping of names, got {context!r}")
+            x[n_theta:] = self.problem.encode_context({**step.suggestion.context, **context})
+        return x
+
+    def _past_point(self, row: Mapping[str, Any]) -> tuple[Array, Array]:
+        if not isinstance(row, Mapping):
+            raise TypeError(f"a row must be a mapping of names, got {row!r}")
+        if "parameters" not in row:
+            names = (*self.problem.parameters, *self.problem.context, *self.problem.outputs)
+            unknown = [name for name in row if name not in names]
+            if unknown:
+                raise ValueError(f"column {unknown[0]!r} is unknown; there are {list(names)!r}")
+            row = {
+                "parameters": {n: row[n] for n in self.problem.parameters if n in row},
+                "context": {n: row[n] for n in self.problem.context if n in row},
+                "objective": row.get("objective"),
+                "constraints": {n: row[n] for n in self.problem.constraints if n in row},
+            }
+        theta = self.problem.encode_parameters(row["parameters"])
+        z = self.problem.encode_context(row.get("context") or {})
+        given = row.get("constraints") or {}
+        if not isinstance(given, Mapping):
+            raise TypeError(f"constraints must be a mapping of names, got {given!r}")
+        y = self.problem.encode_outcome(row.get("objective"), {**dict.fromkeys(self.problem.constraints), **given})
+        if np.isnan(y).all():
+            raise ValueError("objective and constraints are all missing; there is nothing to learn")
+        return np.concatenate([theta, z]), y
+
+    def _noise_std(self, output: int) -> tuple[float | None, bool]:
+        """Return the noise of an output and whether it was stated by the user."""
+        stated = [c.noise for c in self.problem.constraints.values()][output - 1]
+        return stated, stated is not None
+
+    def _unmeasured_bound(self, index: int, points: Array, delta: float) -> tuple[float, str] | None:
+        """Return the posterior's bound on the sum of g over unmeasured points, with its assumption."""
+        return None
+
+    def _posterior_bound(self, index: int, history: list[Step], delta: float) -> tuple[float | None, bool, str]:
+        """Return the posterior's bound on the average of g, whether it is guaranteed, and its assumption."""
+        return None, False, ""
+
+    def _observation_bound(
+        self, index: int, g: Array, history: list[Step], alpha: float
+    ) -> tuple[float | None, bool, str]:
+        limit = self.problem.limits[index]
+        noise_std, guaranteed = self._noise_std(limit.output)
+        known = ~np.isnan(g)
+        count, missing = int(known.sum()), int((~known).sum())
+        if not history or noise_std is None:
+            return None, False, ""
+        words = f"sub-Gaussian noise of standard deviation {noise_std:.3g} ({'stated' if guaranteed else 'estimated'})"
+        extra = 0.0
+        if missing and limit.worst is not None:
+            extra = missing * limit.worst
+            words += f", {missing} unmeasured steps at the stated worst value"
+        elif missing:
+            alpha /= 2.0
+            points = np.array([s.x for s, k in zip(history, known, strict=True) if not k])
+            bound = self._unmeasured_bound(index, points, alpha)
+            if bound is None:
+                return None, False, ""
+            extra, more = bound
+            words += f", {missing} unmeasured steps by the posterior's bound ({more})"
+            guaranteed = False
+        planned = float(self.horizon or 1000)
+        noise = float(noise_boundary(count, noise_std, alpha, planned)) if count else 0.0
+        return (float(g[known].sum()) + noise + extra) / len(g), guaranteed, words
+
+
+def _plain(context: Values | None) -> dict[str, Any]:
+    """Return the context with NumPy numbers as Python ones, so that it is JSON data."""
+    return {k: v.item() if isinstance(v, np.generic | np.ndarray) else v for k, v in (context or {}).items()}

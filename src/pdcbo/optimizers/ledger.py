@@ -1,0 +1,193 @@
+"""The book of what was proposed, what ran and what was measured.
+
+A step is `pending` from its ask on. It is settled once:
+
+    told        the plant ran and something may have been measured; it counts
+    unmeasured  the plant ran and nothing was measured; it counts
+    dropped     the plant never ran with it; it does not count
+
+Averages and certificates are over the steps that count, in the order in which they were settled. A step is held
+against the limits in force when it was asked.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pdcbo.problem import Array, Limit, Problem, Scalar
+
+PENDING, TOLD, UNMEASURED, DROPPED = "pending", "told", "unmeasured", "dropped"
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """What to apply next.
+
+    Attributes:
+        id: names the suggestion in `tell` and `fail`.
+        parameters: in plant units.
+        context: the context it was asked for.
+        outside: the context variables that lie outside their stated range.
+        bounds: output -> (lower, upper) confidence bounds it was chosen with, in plant units; empty without a model.
+    """
+
+    id: int
+    parameters: dict[str, Scalar]
+    context: dict[str, Scalar] = field(default_factory=dict)
+    outside: tuple[str, ...] = ()
+    bounds: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Describe the suggestion in JSON."""
+        return {**asdict(self), "outside": list(self.outside), "bounds": {k: list(v) for k, v in self.bounds.items()}}
+
+
+@dataclass
+class Step:
+    """One suggestion's way through the book.
+
+    Attributes:
+        suggestion: as it was proposed.
+        x: the point (theta, z) that was proposed, and once it is settled the one that was applied.
+        limits: the bound of each `Limit` in force when it was asked.
+        status: see the module.
+        y: what was measured, (q,), NaN = not measured.
+        row: its place in the models' data, None if nothing was measured.
+        reason: of a failure.
+        signal: what each queue was moved by, (N,), before the slack; empty without queues.
+        moved: the plant ran at another point than the one proposed.
+    """
+
+    suggestion: Suggestion
+    x: list[float]
+    limits: list[float]
+    status: str = PENDING
+    y: list[float] = field(default_factory=list)
+    row: int | None = None
+    reason: str = ""
+    signal: list[float] = field(default_factory=list)
+    moved: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Describe the step in JSON."""
+        return {
+            **{k: v for k, v in self.__dict__.items() if k not in ("suggestion", "y")},
+            "suggestion": self.suggestion.to_json(),
+            "y": [None if math.isnan(v) else v for v in self.y],
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Step:
+        """Read what `to_json` wrote."""
+        s = data["suggestion"]
+        suggestion = Suggestion(
+            s["id"],
+            dict(s["parameters"]),
+            dict(s["context"]),
+            tuple(s["outside"]),
+            {k: (v[0], v[1]) for k, v in s["bounds"].items()},
+        )
+        y = [math.nan if v is None else float(v) for v in data["y"]]
+        rest = {k: v for k, v in data.items() if k not in ("suggestion", "y")}
+        return cls(suggestion=suggestion, y=y, **rest)
+
+
+class Ledger:
+    """All steps by id, and the order in which those that count were settled."""
+
+    def __init__(self) -> None:
+        self.steps: dict[int, Step] = {}
+        self.counted: list[int] = []
+        self.events = 0
+        self.next_id = 1
+
+    def open(self, step: Step) -> None:
+        """Enter a new pending step."""
+        self.steps[step.suggestion.id] = step
+        self.next_id = max(self.next_id, step.suggestion.id + 1)
+
+    def find(self, suggestion: Suggestion | int) -> Step:
+        """Return the step of a suggestion or its id.
+
+        Raises:
+            TypeError: neither was given.
+            ValueError: no such suggestion was made here.
+        """
+        given = suggestion.id if isinstance(suggestion, Suggestion) else suggestion
+        if isinstance(given, bool) or not isinstance(given, int | np.integer):
+            raise TypeError(f"suggestion must be a Suggestion or its id, got {suggestion!r}")
+        step = self.steps.get(int(given))
+        if step is None:
+            raise ValueError(f"suggestion {int(given)} is unknown; {len(self.steps)} were made so far")
+        if isinstance(suggestion, Suggestion) and suggestion.parameters != step.suggestion.parameters:
+            raise ValueError(
+                f"suggestion {given} proposed {step.suggestion.parameters!r} here, got one with "
+                f"{suggestion.parameters!r}; it was made by another tuner"
+            )
+        return step
+
+    def settle(self, step: Step, status: str) -> None:
+        """Close a pending step."""
+        step.status = status
+        if status != DROPPED:
+            self.counted.append(step.suggestion.id)
+        self.events += 1
+
+    @property
+    def pending(self) -> list[Suggestion]:
+        """The suggestions nobody has settled, oldest first."""
+        return [step.suggestion for step in self.steps.values() if step.status == PENDING]
+
+    def history(self) -> list[Step]:
+        """The steps that count, in order."""
+        return [self.steps[i] for i in self.counted]
+
+    def limit_values(self, problem: Problem) -> Array:
+        """Return g of the steps that count, shape (t, N), NaN = not measured."""
+        history = self.history()
+        values = np.full((len(history), len(problem.limits)), np.nan)
+        for t, step in enumerate(history):
+            values[t] = [
+                limit.sign * (step.y[limit.output] - bound)
+                for limit, bound in zip(problem.limits, step.limits, strict=True)
+            ]
+        return values
+
+    def state(self) -> dict[str, Any]:
+        """Return the book as JSON data."""
+        return {
+            "steps": [step.to_json() for step in self.steps.values()],
+            "counted": list(self.counted),
+            "events": self.events,
+            "next_id": self.next_id,
+        }
+
+    @classmethod
+    def restore(cls, state: dict[str, Any]) -> Ledger:
+        """Read what `state` returned."""
+        ledger = cls()
+        for data in state["steps"]:
+            ledger.open(Step.from_json(data))
+        ledger.counted = [int(i) for i in state["counted"]]
+        ledger.events = int(state["events"])
+        ledger.next_id = int(state["next_id"])
+        return ledger
+
+
+def measured(y: Array | list[float]) -> bool:
+    """Tell whether anything was measured."""
+    return any(not math.isnan(v) for v in y)
+
+
+def same_outcome(a: Array | list[float], b: Array | list[float]) -> bool:
+    """Tell whether two outcomes are equal, not measured being equal to not measured."""
+    return len(a) == len(b) and all(u == v or (math.isnan(u) and math.isnan(v)) for u, v in zip(a, b, strict=True))
+
+
+def limit_mean(limit: Limit, steps: list[Step], index: int) -> float:
+    """Return the average of the limit in force over steps."""
+    return float(np.mean([step.limits[index] for step in steps])) if steps else limit.bound

@@ -1,0 +1,224 @@
+"""What optimizers with Gaussian-process models share: the data, the search over theta, the model-based certificate."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping
+from math import sqrt
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from pdcbo.certificates import mean_norm, summed_posterior
+from pdcbo.confidence import beta_sqrt, lower_bound, upper_bound
+from pdcbo.models import Model, Models
+from pdcbo.optimizers.base import Bounds, Optimizer
+from pdcbo.optimizers.ledger import Step, measured
+from pdcbo.problem import Array, Problem, as_positive, as_whole
+from pdcbo.search import Score, grid, lowest, multi_start
+
+
+class ModelBased(Optimizer):
+    """An optimizer that minimises a score of the posterior.
+
+    Args:
+        problem: see `Optimizer`.
+        horizon: see `Optimizer`.
+        seed: see `Optimizer`.
+        delta: see `Optimizer`.
+        models: one `Model` for all outputs, or output -> `Model`; by default hyper-parameters are learned.
+        candidates: points a real parameter in the grid search, 0 for the gradient search, None to choose by dimension.
+        beta_sqrt: beta^(1/2), the width of the confidence bounds in standard deviations.
+        norm_bounds: C, the RKHS norm bound in plant units of every output, or output -> bound; it truncates the bounds
+            and makes the posterior's certificate a guarantee.
+    """
+
+    default_beta_sqrt = 2.0
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        horizon: int | None = None,
+        seed: int = 0,
+        delta: float = 0.05,
+        models: Model | Mapping[str, Model] | None = None,
+        candidates: int | None = None,
+        beta_sqrt: float | None = None,
+        norm_bounds: float | Mapping[str, float] | None = None,
+    ) -> None:
+        super().__init__(problem, horizon=horizon, seed=seed, delta=delta)
+        if candidates is not None and as_whole(candidates, "candidates") < 0:
+            raise ValueError(f"candidates must be at least 0, got {candidates!r}")
+        self._points = None if candidates is None else int(candidates)
+        self._given_models = _models_from_json(models)
+        self._given_beta = None if beta_sqrt is None else as_positive(beta_sqrt, "beta_sqrt")
+        self._given_norms = norm_bounds
+        self.candidates = None if self._points == 0 else grid(problem, self._points)
+        if self._points and self.candidates is None:
+            raise ValueError(f"candidates = {candidates!r} makes a grid that is too large; use 0 for gradient search")
+        self.models = Models(problem, self._given_models, candidates=self.candidates)
+        self.norm_bounds = self._norms(norm_bounds)
+
+    @abstractmethod
+    def _score(self, z: Array) -> Score:
+        """Return the score that is minimised at context z."""
+
+    # Algorithm
+
+    def beta_sqrt(self) -> Array:
+        """Return beta^(1/2) of each output, shape (q,)."""
+        return np.full(self.models.q, self._given_beta or self.default_beta_sqrt)
+
+    def lower_upper(self, mean: Array, std: Array) -> tuple[Array, Array]:
+        """Return Lemma 1's bounds of every output in plant units, (q, m) each."""
+        beta = self.beta_sqrt()[:, None]
+        if self.norm_bounds is None:
+            return mean - beta * std, mean + beta * std
+        centre = np.array([h.mean for h in self.models.hyper])[:, None]
+        ceiling = np.array(
+            [c * sqrt(h.kernel.variance) for c, h in zip(self.norm_bounds, self.models.hyper, strict=True)]
+        )[:, None]
+        return (
+            centre + lower_bound(mean - centre, std, beta, ceiling),
+            centre + upper_bound(mean - centre, std, beta, ceiling),
+        )
+
+    def limit_bounds(self, lower: Array, upper: Array) -> tuple[Array, Array]:
+        """Return the bounds of every limit's g, (N, m) each, from those of the outputs."""
+        low = np.empty((len(self.problem.limits), lower.shape[1]))
+        high = np.empty_like(low)
+        for i, limit in enumerate(self.problem.limits):
+            a, b = (lower, upper) if limit.sign > 0 else (upper, lower)
+            low[i] = limit.sign * (a[limit.output] - limit.bound)
+            high[i] = limit.sign * (b[limit.output] - limit.bound)
+        return low, high
+
+    def _choose(self, z: Array, rng: Generator) -> tuple[Array, Bounds]:
+        score = self._score(z)
+        if self.candidates is None:
+            theta = multi_start(self.models, z, score, rng, self._incumbents())
+            return theta, self.bounds_at(np.concatenate([theta, z]))
+        mean, std = self.models.at(z)
+        j = lowest(score(mean, std), self.candidates, rng)
+        return self.candidates[j].copy(), self._named(*self.lower_upper(mean[:, j : j + 1], std[:, j : j + 1]))
+
+    def bounds_at(self, x: Array) -> Bounds:
+        """Return each output's confidence bounds at one point x in plant units."""
+        return self._named(*self.lower_upper(*self.models.predict(x[None])))
+
+    def _named(self, lower: Array, upper: Array) -> Bounds:
+        return dict(zip(self.problem.outputs, zip(lower[:, 0].tolist(), upper[:, 0].tolist(), strict=True), strict=True))
+
+    def _incumbents(self) -> Array:
+        """Return the parameters of the latest steps, where the gradient search also starts."""
+        rows = self.models.X[-32:, : self.problem.n_theta]
+        return np.unique(rows, axis=0)
+
+    # Data
+
+    def _learn(self, x: Array, y: Array) -> int | None:
+        return self.models.add(x, y) if measured(y) else None
+
+    def _relearn(self, row: int | None, x: Array, y: Array) -> int | None:
+        if row is None:
+            return self._learn(x, y)
+        self.models.replace(row, y)
+        return row
+
+    # Certificate
+
+    def _noise_std(self, output: int) -> tuple[float | None, bool]:
+        stated, is_stated = super()._noise_std(output)
+        if is_stated:
+            return stated, True
+        return (self.models.hyper[output].noise_std if len(self.models.rows[output]) >= 10 else None), False
+
+    def _lemma_beta(self, output: int, delta: float) -> tuple[float, str, bool]:
+        """Return Lemma 1's beta^(1/2) in standardised units with its assumption."""
+        posterior, column = self.models.posterior(output)
+        h = self.models.hyper[output]
+        noise_std, stated = self._noise_std(output)
+        if self.norm_bounds is not None and math.isfinite(self.norm_bounds[output]):
+            norm, guaranteed = self.norm_bounds[output] / h.scale, stated
+            words = f"RKHS norm at most {self.norm_bounds[output]:.3g} (stated)"
+        else:
+            norm, guaranteed = 2.0 * max(mean_norm(posterior, column), 1.0), False
+            words = f"RKHS norm at most {norm * h.scale:.3g} (twice that of the posterior mean)"
+        sigma = (noise_std or h.noise_std) / h.scale
+        gain = self.models.information_gain(output)
+        words += f", noise {sigma * h.scale:.3g} ({'stated' if stated else 'estimated'}), kernel as learned or given"
+        beta = beta_sqrt(norm, sigma, h.noise_var, gain, max(self.models.q - 1, 1), delta)
+        return beta, words, guaranteed and self.models.specs[output].length_scales is not None
+
+    def _sum_bound(self, index: int, points: Array, bounds: list[float], delta: float) -> tuple[float, str, bool]:
+        """Return Lemma 1's bound on the sum of g over points, against the given limits."""
+        limit = self.problem.limits[index]
+        beta, words, guaranteed = self._lemma_beta(limit.output, delta)
+        posterior, column = self.models.posterior(limit.output)
+        h = self.models.hyper[limit.output]
+        mean, std = summed_posterior(posterior, column, points)
+        total = len(points) * h.mean + h.scale * mean
+        return limit.sign * (total - sum(bounds)) + beta * h.scale * std, words, guaranteed
+
+    def _posterior_bound(self, index: int, history: list[Step], delta: float) -> tuple[float | None, bool, str]:
+        if not history or not self.models.rows[self.problem.limits[index].output]:
+            return None, False, ""
+        points = np.array([step.x for step in history])
+        value, words, guaranteed = self._sum_bound(index, points, [s.limits[index] for s in history], delta)
+        return value / len(history), guaranteed, words
+
+    def _unmeasured_bound(self, index: int, points: Array, delta: float) -> tuple[float, str] | None:
+        limit = self.problem.limits[index]
+        if not self.models.rows[limit.output]:
+            return None
+        value, words, _ = self._sum_bound(index, points, [limit.bound] * len(points), delta * len(self.problem.limits))
+        return value, words
+
+    # State
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "models": _models_to_json(self._given_models),
+            "candidates": self._points,
+            "beta_sqrt": self._given_beta,
+            "norm_bounds": dict(self._given_norms) if isinstance(self._given_norms, Mapping) else self._given_norms,
+        }
+
+    def _extra_state(self) -> dict[str, Any]:
+        return {"models": self.models.state()}
+
+    def _restore_extra(self, state: Mapping[str, Any]) -> None:
+        self.models.restore(state["models"])
+
+    def _norms(self, given: float | Mapping[str, float] | None) -> list[float] | None:
+        if given is None:
+            return None
+        if isinstance(given, Mapping):
+            unknown = [name for name in given if name not in self.problem.outputs]
+            if unknown:
+                raise ValueError(
+                    f"norm_bounds[{unknown[0]!r}] is unknown; the outputs are {list(self.problem.outputs)!r}"
+                )
+            return [
+                as_positive(given[name], f"norm_bounds[{name!r}]") if name in given else math.inf
+                for name in self.problem.outputs
+            ]
+        return [as_positive(given, "norm_bounds")] * len(self.problem.outputs)
+
+
+def _models_to_json(models: Model | Mapping[str, Model] | None) -> Any:
+    if models is None or isinstance(models, Model):
+        return None if models is None else models.to_json()
+    return {name: model.to_json() for name, model in models.items()}
+
+
+def _models_from_json(models: Any) -> Model | Mapping[str, Model] | None:
+    """Read what `_models_to_json` wrote; what users pass goes through as it is."""
+    if not isinstance(models, Mapping):
+        return models  # type: ignore[no-any-return]
+    if "kernel" in models and isinstance(models["kernel"], str):
+        return Model(**models)
+    return {name: Model(**m) if isinstance(m, Mapping) else m for name, m in models.items()}

@@ -1,0 +1,165 @@
+"""Primal-Dual Contextual Bayesian Optimization: Algorithm 1 of Xu, Jiang, Svetozarevic and Jones (CDC 2023).
+
+    for t = 1, 2, ...
+        observe the context z_t                                                        ask
+        theta_t = argmin  f_lower(theta, z_t) + eta lambda_t' g_lower(theta, z_t)      (9), `_score`
+        run the plant and measure f, g                                                 tell
+        lambda_{t+1} = [lambda_t + g_signal + epsilon]+                                (10), `_count`
+
+    queue  lambda, (N,)  in plant units of each limit's g, so that it bounds the cumulative constraint
+    price  eta lambda    what one unit of g is worth, in units of the objective
+    slack  epsilon, (N,) in plant units
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from pdcbo.models import Model
+from pdcbo.optimizers.ledger import Step
+from pdcbo.optimizers.modelled import ModelBased
+from pdcbo.optimizers.settings import SETTINGS, Setting
+from pdcbo.problem import Array, Problem, as_number, as_positive, as_whole
+from pdcbo.search import Score
+
+SIGNALS = ("lower", "mean", "observed")
+
+
+class PDCBO(ModelBased):
+    """Primal-dual contextual Bayesian optimisation with time-average constraints.
+
+    Args:
+        problem: see `Optimizer`.
+        horizon: the number of steps planned, None for endless operation.
+        seed: see `Optimizer`.
+        delta: see `Optimizer`.
+        setting: "default", "paper" (the constants of its experiments) or "theorem" (Theorem 1; needs `models`,
+            `norm_bounds`, `slater_margin` and a horizon).
+        eta: the step of the dual; the default setting reads it in standardised units, the others in plant units.
+        slack: epsilon, likewise.
+        initial_queue: lambda_1, likewise.
+        signal: what the queue moves by: "lower" (the paper), "mean" or "observed".
+        doubling: with horizon None, restart with doubled horizons from this one on (the paper's remark).
+        slater_margin: xi of Assumption 5, in plant units.
+        models: see `ModelBased`.
+        candidates: see `ModelBased`.
+        beta_sqrt: see `ModelBased`.
+        norm_bounds: see `ModelBased`.
+
+    Late and missing feedback and the dual: the queue moves once for every step that counts, when it is told. Where the
+    signal is "observed" and a value is missing, the queue moves by the lower bound the suggestion was chosen with; a
+    correction moves it by the difference. So the queue is never below the sum of what it was moved by.
+    """
+
+    name = "pdcbo"
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        horizon: int | None = None,
+        seed: int = 0,
+        delta: float = 0.05,
+        setting: str = "default",
+        eta: float | None = None,
+        slack: float | None = None,
+        initial_queue: float | None = None,
+        signal: str | None = None,
+        doubling: int | None = None,
+        slater_margin: float | None = None,
+        models: Model | Mapping[str, Model] | None = None,
+        candidates: int | None = None,
+        beta_sqrt: float | None = None,
+        norm_bounds: float | Mapping[str, float] | None = None,
+    ) -> None:
+        super().__init__(
+            problem, horizon=horizon, seed=seed, delta=delta, models=models, candidates=candidates,
+            beta_sqrt=beta_sqrt, norm_bounds=norm_bounds,
+        )  # fmt: skip
+        if setting not in SETTINGS:
+            raise ValueError(f"setting must be one of {list(SETTINGS)!r}, got {setting!r}")
+        if signal is not None and signal not in SIGNALS:
+            raise ValueError(f"signal must be one of {list(SIGNALS)!r}, got {signal!r}")
+        if doubling is not None and (as_whole(doubling, "doubling") < 1 or horizon is not None):
+            raise ValueError(f"doubling must be at least 1 and goes with horizon=None, got {doubling!r}")
+        given: dict[str, float | None] = {"eta": eta, "slack": slack, "initial_queue": initial_queue,
+                                          "slater_margin": slater_margin}  # fmt: skip
+        for name in ("eta", "slater_margin"):
+            if given[name] is not None:
+                as_positive(given[name], name)
+        for name in ("slack", "initial_queue"):
+            if given[name] is not None and as_number(given[name], name) < 0.0:
+                raise ValueError(f"{name} must be at least 0, got {given[name]!r}")
+        self._own = {"setting": setting, "signal": signal, "doubling": doubling, **given}
+        self.setting: Setting = SETTINGS[setting](self, **given)
+        self.signal = signal or self.setting.signal
+        self.queue = self.setting.initial_queue()
+
+    def _score(self, z: Array) -> Score:
+        price = self.price()
+
+        def lagrangian(mean: Array, std: Array) -> Array:
+            lower, upper = self.lower_upper(mean, std)
+            g_lower, _ = self.limit_bounds(lower, upper)
+            return lower[0] + price @ g_lower  # (9)
+
+        return lagrangian
+
+    def _count(self, step: Step) -> None:
+        if self.setting.restarts():
+            self.queue = self.setting.initial_queue()
+        step.signal = self._signal(step, np.array(step.y))
+        self.queue = np.maximum(self.queue + step.signal + self.setting.slack(), 0.0)  # (10)
+
+    def _recount(self, step: Step, y: Array) -> None:
+        signal = self._signal(step, y) if self.signal == "observed" else step.signal
+        self.queue = np.maximum(self.queue + np.subtract(signal, step.signal), 0.0)
+        step.signal = list(signal)
+
+    def price(self) -> Array:
+        """Return eta lambda, (N,): what one unit of each limit's g is worth, in units of the objective."""
+        return self.setting.eta() * self.queue
+
+    def beta_sqrt(self) -> Array:
+        """Return beta^(1/2) of each output, shape (q,)."""
+        return super().beta_sqrt() if self._given_beta is not None else self.setting.beta_sqrt()
+
+    def notes(self) -> list[str]:
+        """Return what the setting has to say."""
+        return self.setting.notes()
+
+    def _signal(self, step: Step, y: Array) -> list[float]:
+        """Return what the queue moves by, (N,): g observed, or its bound or mean at the point that was applied."""
+        if self.signal == "observed" and not np.isnan(y).any():
+            lower: Array = y
+            upper = y
+        else:
+            lower, upper = self._model_signal(step)
+            if self.signal == "observed":
+                lower, upper = np.where(np.isnan(y), lower, y), np.where(np.isnan(y), upper, y)
+        return [
+            limit.sign * (float((lower if limit.sign > 0 else upper)[limit.output]) - bound)
+            for limit, bound in zip(self.problem.limits, step.limits, strict=True)
+        ]
+
+    def _model_signal(self, step: Step) -> tuple[Array, Array]:
+        bounds = self.bounds_at(np.array(step.x)) if step.moved else step.suggestion.bounds
+        lower, upper = np.array(list(bounds.values())).T
+        if self.signal == "mean":
+            return (lower + upper) / 2.0, (lower + upper) / 2.0
+        return lower, upper
+
+    def _settings(self) -> dict[str, Any]:
+        return {**super()._settings(), **self._own}
+
+    def _extra_state(self) -> dict[str, Any]:
+        return {**super()._extra_state(), "queue": self.queue.tolist()}
+
+    def _restore_extra(self, state: Mapping[str, Any]) -> None:
+        super()._restore_extra(state)
+        self.queue = np.array(state["queue"], dtype=float).reshape(len(self.problem.limits))
+
+

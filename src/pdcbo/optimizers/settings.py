@@ -1,0 +1,216 @@
+"""How PDCBO's constants are chosen: by the paper's experiments, by its theorem, or by the default.
+
+A setting gives eta (N,), slack (N,), lambda_1 (N,) in plant units and beta^(1/2) (q,). "theorem" and "paper" take
+numbers in the plant's units, as the paper does. The default works in standardised units, f / s_f and g / s_i with the
+scales s that the models learned, so that a cost in millions and a fraction in 1e-4 are tuned alike: there
+eta_i = eta s_f / s_i^2, because price times g must come out in units of f while the queue counts units of g.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.stats import qmc
+
+from pdcbo.confidence import TheoremConstants, beta_sqrt, horizon_needed, planned_gain, theorem_constants
+from pdcbo.problem import Array
+
+if TYPE_CHECKING:
+    from pdcbo.optimizers.pdcbo import PDCBO
+
+
+class Setting:
+    """The default: eta = 1 / sqrt(T), or 1 / sqrt(t) in endless operation, in standardised units."""
+
+    signal = "observed"
+    beta = 2.0
+    standardised = True
+
+    def __init__(
+        self,
+        optimizer: PDCBO,
+        eta: float | None,
+        slack: float | None,
+        initial_queue: float | None,
+        slater_margin: float | None,
+    ) -> None:
+        self.optimizer = optimizer
+        self.given_eta, self.given_slack, self.given_queue = eta, slack, initial_queue
+        self.slater_margin = slater_margin
+
+    @property
+    def limits(self) -> int:
+        """The number of limits N."""
+        return len(self.optimizer.problem.limits)
+
+    def epoch(self) -> tuple[int, int]:
+        """Return the start and the length of the doubling epoch that the next step belongs to."""
+        start, length = 0, self.optimizer._own["doubling"] or 1
+        while start + length <= self.optimizer.step:
+            start, length = start + length, 2 * length
+        return start, length
+
+    def restarts(self) -> bool:
+        """Tell whether the next step is the first of a new epoch of the doubling trick."""
+        step = self.optimizer.step
+        return bool(self.optimizer._own["doubling"]) and step > 0 and self.epoch()[0] == step
+
+    def planned_steps(self) -> int:
+        """Return the T of 1 / sqrt(T): the horizon, or the steps so far once they are past it."""
+        if self.optimizer._own["doubling"]:
+            return self.epoch()[1]
+        return max(self.optimizer.horizon or 1, self.optimizer.step + 1)
+
+    def scales(self) -> tuple[float, Array]:
+        """Return s_f and s_i (N,): the models' scales."""
+        hyper = self.optimizer.models.hyper
+        return hyper[0].scale, np.array([hyper[limit.output].scale for limit in self.optimizer.problem.limits])
+
+    def eta(self) -> Array:
+        """Return eta of each limit in plant units, (N,)."""
+        objective_scale, scales = self.scales()
+        eta = self.given_eta or 1.0 / sqrt(self.planned_steps())
+        return eta * objective_scale / scales**2
+
+    def slack(self) -> Array:
+        """Return epsilon of each limit in plant units, (N,)."""
+        return (self.given_slack or 0.0) * self.scales()[1]
+
+    def initial_queue(self) -> Array:
+        """Return lambda_1 in plant units, (N,)."""
+        return (self.given_queue or 0.0) * self.scales()[1]
+
+    def beta_sqrt(self) -> Array:
+        """Return beta^(1/2) of each output, (q,)."""
+        return np.full(self.optimizer.models.q, self.beta)
+
+    def notes(self) -> list[str]:
+        """Return what a user should know of this setting."""
+        return []
+
+
+class PaperSetting(Setting):
+    """The constants of the paper's experiments: eta = 1, epsilon = 0, lambda_1 = 0, beta^(1/2) = 1, in plant units."""
+
+    signal = "lower"
+    beta = 1.0
+
+    def eta(self) -> Array:
+        """Return eta = 1, or as given."""
+        return np.full(self.limits, self.given_eta or 1.0)
+
+    def slack(self) -> Array:
+        """Return epsilon = 0, or as given."""
+        return np.full(self.limits, self.given_slack or 0.0)
+
+    def initial_queue(self) -> Array:
+        """Return lambda_1 = 0, or as given."""
+        return np.full(self.limits, self.given_queue or 0.0)
+
+
+class TheoremSetting(PaperSetting):
+    """Theorem 1's eta, lambda_1, epsilon and beta, with the errata, in plant units."""
+
+    def __init__(
+        self,
+        optimizer: PDCBO,
+        eta: float | None,
+        slack: float | None,
+        initial_queue: float | None,
+        slater_margin: float | None,
+    ) -> None:
+        super().__init__(optimizer, eta, slack, initial_queue, slater_margin)
+        problem, models = optimizer.problem, optimizer.models
+        missing = [
+            name
+            for name, absent in {
+                "horizon (or doubling)": optimizer.horizon is None and not optimizer._own["doubling"],
+                "slater_margin": slater_margin is None,
+                "norm_bounds for every output": optimizer.norm_bounds is None
+                or not np.isfinite(optimizer.norm_bounds).all(),
+                "models with given hyper-parameters": any(spec.length_scales is None for spec in models.specs),
+                "constraints": not problem.limits,
+            }.items()
+            if absent
+        ]
+        if missing:
+            raise ValueError(f"setting='theorem' needs {', '.join(missing)}")
+        # Gains are planned on an even spread over the box of parameters and context.
+        points = qmc.Sobol(len(problem.variables), scramble=False).random(512)
+        self._gains = [planned_gain(h.kernel, points, h.noise_var) for h in models.hyper]
+
+    def constants(self, horizon: int) -> TheoremConstants:
+        """Return Theorem 1's constants for one horizon."""
+        optimizer = self.optimizer
+        outputs = [limit.output for limit in optimizer.problem.limits]
+        gains = [gain(horizon) for gain in self._gains]
+        betas = [
+            beta_sqrt(
+                optimizer.norm_bounds[i],  # type: ignore[index]
+                optimizer._noise_std(i)[0] or h.noise_std if i else h.noise_std,
+                h.noise_var,
+                gains[i],
+                optimizer.models.q,
+                optimizer.delta,
+            )
+            for i, h in enumerate(optimizer.models.hyper)
+        ]
+        return theorem_constants(
+            horizon,
+            np.array([optimizer.norm_bounds[i] for i in outputs]),  # type: ignore[index]
+            float(self.slater_margin or 0.0),
+            np.array([betas[i] for i in outputs]),
+            np.array([gains[i] for i in outputs]),
+            optimizer.norm_bounds[0],  # type: ignore[index]
+        )
+
+    def eta(self) -> Array:
+        """Return eta = 1 / sqrt(T)."""
+        return np.full(self.limits, self.given_eta or self.constants(self.planned_steps()).eta)
+
+    def slack(self) -> Array:
+        """Return Theorem 1's epsilon."""
+        given = self.given_slack
+        return np.full(self.limits, self.constants(self.planned_steps()).slack if given is None else given)
+
+    def initial_queue(self) -> Array:
+        """Return Theorem 1's lambda_1."""
+        given = self.given_queue
+        return np.full(self.limits, self.constants(self.planned_steps()).initial_queue if given is None else given)
+
+    def beta_sqrt(self) -> Array:
+        """Return beta^(1/2) of equation (8) with the information gain of the points visited."""
+        optimizer = self.optimizer
+        return np.array(
+            [
+                beta_sqrt(
+                    optimizer.norm_bounds[i],  # type: ignore[index]
+                    optimizer._noise_std(i)[0] or h.noise_std if i else h.noise_std,
+                    h.noise_var,
+                    optimizer.models.information_gain(i),
+                    optimizer.models.q,
+                    optimizer.delta,
+                )
+                for i, h in enumerate(optimizer.models.hyper)
+            ]
+        )
+
+    def notes(self) -> list[str]:
+        """Say where Theorem 1 applies, and from which horizon on it would."""
+        constants = self.constants(self.planned_steps())
+        said = [
+            f"Theorem 1: eta = {constants.eta:.4g}, lambda_1 = {constants.initial_queue:.4g}, "
+            f"epsilon = {constants.slack:.4g} (as printed, with beta for beta^(1/2): {constants.slack_printed:.4g})"
+        ]
+        if not constants.applies:
+            needed = horizon_needed(self.constants)
+            said.append(
+                f"epsilon exceeds xi / 2 = {constants.slater_margin / 2:.4g}: Theorem 1 promises nothing for a horizon "
+                f"of {constants.horizon}; it needs {'more than 1e15' if needed is None else f'{needed:.3g}'} steps"
+            )
+        return said
+
+
+SETTINGS: dict[str, type[Setting]] = {"default": Setting, "paper": PaperSetting, "theorem": TheoremSetting}
