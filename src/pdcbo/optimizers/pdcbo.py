@@ -93,7 +93,8 @@ class PDCBO(ModelBased):
         for name in ("slack", "initial_queue"):
             if given[name] is not None and as_number(given[name], name) < 0.0:
                 raise ValueError(f"{name} must be at least 0, got {given[name]!r}")
-        self._own = {"setting": setting, "signal": signal, "doubling": doubling, **given}
+        self.doubling = None if doubling is None else int(doubling)
+        self._own = {"setting": setting, "signal": signal, "doubling": self.doubling, **given}
         self.setting: Setting = SETTINGS[setting](self, **given)
         self.signal = signal or self.setting.signal
         self.queue = self.setting.initial_queue()
@@ -121,7 +122,7 @@ class PDCBO(ModelBased):
 
     def price(self) -> Array:
         """Return eta lambda, (N,): what one unit of each limit's g is worth, in units of the objective."""
-        return self.setting.eta() * self.queue
+        return np.asarray(self.setting.eta() * self.queue)
 
     def beta_sqrt(self) -> Array:
         """Return beta^(1/2) of each output, shape (q,)."""

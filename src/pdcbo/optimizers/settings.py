@@ -47,7 +47,7 @@ class Setting:
 
     def epoch(self) -> tuple[int, int]:
         """Return the start and the length of the doubling epoch that the next step belongs to."""
-        start, length = 0, self.optimizer._own["doubling"] or 1
+        start, length = 0, self.optimizer.doubling or 1
         while start + length <= self.optimizer.step:
             start, length = start + length, 2 * length
         return start, length
@@ -55,11 +55,11 @@ class Setting:
     def restarts(self) -> bool:
         """Tell whether the next step is the first of a new epoch of the doubling trick."""
         step = self.optimizer.step
-        return bool(self.optimizer._own["doubling"]) and step > 0 and self.epoch()[0] == step
+        return bool(self.optimizer.doubling) and step > 0 and self.epoch()[0] == step
 
     def planned_steps(self) -> int:
         """Return the T of 1 / sqrt(T): the horizon, or the steps so far once they are past it."""
-        if self.optimizer._own["doubling"]:
+        if self.optimizer.doubling:
             return self.epoch()[1]
         return max(self.optimizer.horizon or 1, self.optimizer.step + 1)
 
@@ -126,7 +126,7 @@ class TheoremSetting(PaperSetting):
         missing = [
             name
             for name, absent in {
-                "horizon (or doubling)": optimizer.horizon is None and not optimizer._own["doubling"],
+                "horizon (or doubling)": optimizer.horizon is None and not optimizer.doubling,
                 "slater_margin": slater_margin is None,
                 "norm_bounds for every output": optimizer.norm_bounds is None
                 or not np.isfinite(optimizer.norm_bounds).all(),
