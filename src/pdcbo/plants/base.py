@@ -3,7 +3,8 @@
 A plant answers a choice of parameters in a context with a cost and constraint quantities, in its own units. A
 simulated plant knows its own noise-free answer, so it also knows the best that could have been done.
 
-    theta (..., n_theta), z (..., n_z)   parameters and context in the unit cube; leading axes broadcast
+    theta (..., K, n_theta)   parameters in the unit cube, K points a context
+    z     (n_z,), (..., 1, n_z)   their context in the unit cube; leading axes broadcast
     y     (..., 1 + n)                   objective, then each constraint quantity, in plant units
     g     (..., N)                       one row a limit of the problem, g = sign * (y - bound) <= 0
 """
@@ -92,7 +93,7 @@ class SimulatedPlant(ABC):
         """Return the objective and each constraint quantity for named columns in plant units, which broadcast."""
 
     def values(self, theta: Array, z: Array) -> Array:
-        """Return y (..., 1 + n) without noise at theta (..., n_theta) and z (..., n_z)."""
+        """Return y (..., 1 + n) without noise at theta (..., K, n_theta) and z (n_z,) or (..., 1, n_z)."""
         p = in_plant_units(self.problem.parameters, theta)
         c = in_plant_units(self.problem.context, z)
         return np.stack(np.broadcast_arrays(*self.response(p, c)), axis=-1)
@@ -102,7 +103,8 @@ class SimulatedPlant(ABC):
         limits = self.problem.limits
         output = [limit.output for limit in limits]
         sign, bound = np.array([limit.sign for limit in limits]), np.array([limit.bound for limit in limits])
-        return sign * (y[..., output] - bound)
+        g: Array = sign * (y[..., output] - bound)
+        return g
 
     def context(self, t: int) -> dict[str, Any]:
         """Return the context of step t = 1, 2, ...: a function of the seed and t alone."""
@@ -129,9 +131,7 @@ class SimulatedPlant(ABC):
         """Return the parameters (M, n_theta) among which the oracle first looks."""
         return candidate_grid(self.problem)
 
-    def oracle(
-        self, contexts: Iterable[Values], *, candidates: Array | None = None, polish: bool = True
-    ) -> Oracle:
+    def oracle(self, contexts: Iterable[Values], *, candidates: Array | None = None, polish: bool = True) -> Oracle:
         """Return the best that could have been done in these contexts, by all three measures of `pdcbo.oracles`.
 
         Args:

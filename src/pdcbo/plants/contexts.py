@@ -103,4 +103,5 @@ class ContextPath:
             steps = np.arange(1.0, BLOCK + 1.0) + BLOCK * len(self._blocks)
             last = self._blocks[-1][-1] if self._blocks else self._start
             self._blocks.append(SEQUENCES[self.name](self._rng, steps, last))
-        return self._blocks[block][i]
+        z: Array = self._blocks[block][i]
+        return z

@@ -8,14 +8,16 @@ with S the spectral density, so that
 
     phi_0 = sqrt(S_0 / P),   phi_k = sqrt(2 S_k / P) (cos, sin)(2 pi k x / P)
 
-reproduces it; the series ends where what is left of k(0) is below tol. Both errors are uniform over the interval. A
-product kernel has the tensor product of these features. For the linear kernel (1, x / l) is exact with two features.
+reproduces it; the series ends where what is left of k(0) is below tol. Both errors are uniform over the interval. On
+the interval itself, shorter than the period, these features are nearly dependent, so they are turned by an orthogonal
+matrix and those that nearly vanish are dropped (the Karhunen-Loeve basis). A product kernel has the tensor product of
+these features. For the linear kernel (1, x / l) is exact with two features.
 
 *Random features.* The tensor grows with the power of the dimension. Where it would exceed `MOST_FEATURES`, frequencies
 are drawn from the spectral density instead: given them f is a Gaussian process, but its kernel is only within about
 1 / sqrt(2 * 2048) = 1.6 % of k(0), and `tolerance` says so.
 
-    x (..., d)   points in plant units          left, right   theta's and z's columns of x          R   features of theta
+    x (..., d)   points in plant units        left, right   theta's and z's columns of x        R   features of theta
 """
 
 from __future__ import annotations
@@ -45,6 +47,10 @@ class Draw(Protocol):
         """Return (..., n_functions, R) at z (..., n_z)."""
         ...
 
+    def pairs(self, theta: Array, weights: Array) -> Array:
+        """Return the functions (T, K, n_functions) at theta (T, K, n_theta), given one z's weights a row."""
+        ...
+
 
 def spectral_density(family: str, omega: Array, length: float) -> Array:
     """Return S(omega) = integral of k(r) exp(-i omega r) dr of the one-dimensional kernel with k(0) = 1."""
@@ -72,7 +78,7 @@ class _Axis:
         self.base = 2.0 * math.pi / (2.0 * half + gap)
         count = 64
         while True:
-            k = np.arange(count)
+            k = np.arange(float(count))
             power = np.where(k == 0, 1.0, 2.0) * spectral_density(family, k * self.base, length) * self.base / 2 / np.pi
             left = 1.0 - np.cumsum(power)
             if left[-1] <= tol:
@@ -80,7 +86,16 @@ class _Axis:
             count *= 2
         self.order = int(np.argmax(left <= tol))
         self.scale = np.sqrt(power[: self.order + 1])
-        self.size = 2 * self.order + 1
+        self.size, self._turn = 2 * self.order + 1, None
+        if family != "squared-exponential":  # others need so many features that turning costs more than it saves
+            return
+        nodes = self(np.linspace(-half, half, 4 * self.size)) / math.sqrt(4 * self.size)
+        _, strength, turn = np.linalg.svd(nodes, full_matrices=False)
+        kept = int(np.sum(np.cumsum(strength[::-1] ** 2)[::-1] > 0.01 * tol))
+        if kept < 0.8 * self.size:
+            self.size, self._turn = kept, turn[:kept].T
+
+    _turn: Array | None
 
     def __call__(self, x: Array) -> Array:
         """Return the features (..., size) at x (...)."""
@@ -88,7 +103,8 @@ class _Axis:
             return np.stack([np.ones_like(x), x / self.length], axis=-1)
         angle = (self.base * np.arange(1, self.order + 1)) * x[..., None]
         constant = np.broadcast_to(self.scale[:1], (*x.shape, 1))
-        return np.concatenate([constant, self.scale[1:] * np.cos(angle), self.scale[1:] * np.sin(angle)], axis=-1)
+        phi = np.concatenate([constant, self.scale[1:] * np.cos(angle), self.scale[1:] * np.sin(angle)], axis=-1)
+        return phi if self._turn is None else phi @ self._turn
 
 
 def _outer(axes: list[_Axis], x: Array) -> Array:
@@ -128,6 +144,15 @@ class TensorDraw:
         flat = self._sd * self._coefficients.reshape(-1, self._columns)
         return (right @ flat.T).reshape(*z.shape[:-1], len(self._coefficients), self._rows)
 
+    def pairs(self, theta: Array, weights: Array) -> Array:
+        """Return (T, K, n_functions), contracting theta's dimensions one after the other."""
+        T, n, R = weights.shape
+        first, *rest = self._left
+        W = first(theta[..., 0])[:, None] @ weights.reshape(T, n, first.size, R // first.size)
+        for j, axis in enumerate(rest, start=1):
+            W = np.einsum("tkr,tnkrs->tnks", axis(theta[..., j]), W.reshape(T, n, theta.shape[1], axis.size, -1))
+        return W[..., 0].swapaxes(1, 2)
+
 
 class RandomDraw:
     """A draw by random Fourier features, for dimensions that a tensor series cannot reach."""
@@ -156,3 +181,7 @@ class RandomDraw:
         angle = (z @ self._right)[..., None, :]
         c, s = np.cos(angle), np.sin(angle)
         return np.concatenate([self._a * c + self._b * s, self._b * c - self._a * s], axis=-1)
+
+    def pairs(self, theta: Array, weights: Array) -> Array:
+        """Return (T, K, n_functions)."""
+        return self.features(theta) @ weights.swapaxes(1, 2)

@@ -118,16 +118,19 @@ class GPSample(SimulatedPlant):
         return Kernel(factors, self._variance)
 
     def values(self, theta: Array, z: Array) -> Array:
-        """Return y (..., 1 + n) at theta (..., K, n_theta) and one context a row, z (..., 1, n_z) or (n_z,)."""
-        features = self._draw.features(self.half * (2.0 * theta - 1.0))
+        """Return y (K, 1 + n) or (T, K, 1 + n) at theta (K, n_theta) or (T, K, n_theta), z (n_z,) or (T, 1, n_z)."""
+        theta = self.half * (2.0 * theta - 1.0)
         if self._memory is None or not np.array_equal(self._memory[0], z):
             weights = self._draw.weights(self.half * (2.0 * z - 1.0))
             self._memory = (z.copy(), weights[..., 0, :, :] if z.ndim > 1 else weights)
         weights = self._memory[1]
-        if features.ndim == 2 and weights.ndim == 3:  # a table: one large product instead of many thin ones
-            T, n, R = weights.shape
-            return np.moveaxis((features @ weights.reshape(T * n, R).T).reshape(-1, T, n), 0, 1)
-        return features @ weights.swapaxes(-1, -2)
+        if theta.ndim == 3:
+            return self._draw.pairs(theta, weights if weights.ndim == 3 else weights[None])
+        features = self._draw.features(theta)
+        if weights.ndim == 2:
+            return features @ weights.T
+        T, n, R = weights.shape  # a table: one large product instead of many thin ones
+        return (weights.reshape(T * n, R) @ features.T).reshape(T, n, -1).swapaxes(1, 2)
 
     def response(self, p: dict[str, Array], c: dict[str, Array]) -> tuple[Array, ...]:
         """Return the functions at columns in plant units."""
@@ -161,5 +164,5 @@ class _LevelPath(ContextPath):
 
     def __call__(self, t: int) -> Array:
         """Return the context of step t: each coordinate in one of so many equal cells, moved to the cell's level."""
-        cell = np.minimum(np.floor(self._path(t) * self._levels), self._levels - 1)
-        return cell / (self._levels - 1)  # type: ignore[no-any-return]
+        cell: Array = np.minimum(np.floor(self._path(t) * self._levels), self._levels - 1)
+        return cell / (self._levels - 1)

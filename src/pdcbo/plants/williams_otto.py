@@ -10,7 +10,7 @@ Mass balances, with F_R = F_A + F_B, r1 = k1 W X_A X_B, r2 = k2 W X_B X_C, r3 = 
     B: F_B - r1 - r2 = F_R X_B     E: 2 r2 = F_R X_E                    G: 3 r3 / 2 = F_R X_G
 
 Given X_B, balance A gives X_A, balance B gives r2 and with it X_C, balance P gives X_P, each in closed form, and what
-is left of balance C rises strictly with X_B. So the steady state is unique, and one bracketed Newton iteration finds it.
+is left of balance C rises strictly with X_B. So the steady state is unique, and a bracketed Newton iteration finds it.
 """
 
 from __future__ import annotations
