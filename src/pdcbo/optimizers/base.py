@@ -116,6 +116,10 @@ class Optimizer(ABC):
         Raises:
             TypeError, ValueError: the context is missing, unknown, not finite or of a wrong type.
         """
+        return self.adopt(self.propose(context))
+
+    def propose(self, context: Values | None = None) -> Step:
+        """Return what `ask` would propose, without entering it: nothing changes."""
         z = self.problem.encode_context(context)
         outside = self.problem.outside(context)
         theta, bounds = self._choose(z, self._rng())
@@ -127,8 +131,19 @@ class Optimizer(ABC):
             outside=outside,
             bounds=bounds,
         )
-        self.ledger.open(Step(suggestion, x.tolist(), [limit.bound for limit in self.problem.limits]))
-        return suggestion
+        return Step(suggestion, x.tolist(), [limit.bound for limit in self.problem.limits])
+
+    def adopt(self, step: Step) -> Suggestion:
+        """Enter a pending step that was proposed here before, or chosen elsewhere, and return its suggestion.
+
+        A step with `moved` set was not chosen by this optimizer's model: its bounds are computed when they are needed.
+        """
+        self.ledger.open(step)
+        return step.suggestion
+
+    def bounds_at(self, x: Array) -> Bounds:
+        """Return each output's confidence bounds at one point in plant units; none without a model."""
+        return {}
 
     def tell(
         self,
@@ -161,7 +176,7 @@ class Optimizer(ABC):
                 f"suggestion {step.suggestion.id} was settled before ({step.status}) with another result; "
                 "use correct() to replace measured values"
             )
-        step.moved = step.x != x.tolist()
+        step.moved = step.moved or step.x != x.tolist()
         step.x, step.y = x.tolist(), y.tolist()
         self._count(step)
         step.row = self._learn(x, y)
