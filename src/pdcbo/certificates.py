@@ -11,8 +11,8 @@ martingale over a half-normal prior of variance 1/rho, Ville's inequality gives,
 No model enters. Steps that were not measured enter by the worst value stated for the quantity, or else by the
 posterior's bound.
 
-From the posterior. If the quantity has an RKHS norm of at most C, Lemma 1 holds for every linear functional of it and not
-only for point values: with h the sum over the t points visited,
+From the posterior. If the quantity has an RKHS norm of at most C, Lemma 1 holds for every linear functional of it and
+not only for point values: with h the sum over the t points visited,
 
     |h(y) - h(mean)| <= beta^(1/2) sqrt(h' Cov h),
 
@@ -67,7 +67,7 @@ class Certificate:
 
     @property
     def holds(self) -> bool:
-        """Tell whether either bound shows that the limit holds on average."""
+        """Tell whether either bound shows that the limit holds on average; each may be wrong with probability delta."""
         sign = 1.0 if self.side == "upper" else -1.0
         return any(b is not None and sign * (b.value - self.limit) <= 0.0 for b in (self.observation, self.posterior))
 
@@ -90,7 +90,7 @@ def noise_boundary(count: Array | float, noise_std: float, alpha: float, planned
     s = np.sqrt(2.0 * log(1.0 / alpha) + ratio)
     for _ in range(20):  # a contraction: Phi moves between 1/2 and 1 only
         s = np.sqrt(np.maximum(2.0 * np.log(1.0 / (2.0 * alpha * ndtr(s))) + ratio, 0.0))
-    return noise_std * np.sqrt(np.asarray(count, dtype=float) + rho) * s  # type: ignore[no-any-return]
+    return np.asarray(noise_std * np.sqrt(np.asarray(count, dtype=float) + rho) * s)
 
 
 def summed_posterior(posterior: Posterior, column: int, points: Array) -> tuple[float, float]:
@@ -113,5 +113,3 @@ def mean_norm(posterior: Posterior, column: int) -> float:
     # |mean|^2 = alpha' K alpha = alpha' (L L' - noise_var I) alpha
     w = posterior.W[:, column]
     return sqrt(max(float(w @ w) - posterior.noise_var * float(alpha @ alpha), 0.0))
-
-

@@ -4,16 +4,16 @@
     norm_bound   C_i, the RKHS norm of an output; |f(x)| <= C sqrt(k(x, x)) truncates the bounds
     gain         gamma, the information gain (7): of the points visited, or the maximum for planning
 
-Errata. (8) prints beta^(1/2) = C + sigma sqrt(2 (gamma + 1 + ln((N + 1)/delta))), which holds for a GP noise variance of
-1 + 2/T only; for another noise_var the noise term carries sigma / sqrt(noise_var). Theorem 1's epsilon prints beta where
-its proof, through Lemma 2, needs beta^(1/2). Both printed forms are here too, for comparison.
+Errata. (8) prints beta^(1/2) = C + sigma sqrt(2 (gamma + 1 + ln((N + 1)/delta))), which holds for a GP noise variance
+of 1 + 2/T only; for another noise_var the noise term carries sigma / sqrt(noise_var). Theorem 1's epsilon prints beta
+where its proof, through Lemma 2, needs beta^(1/2). Both printed forms are here too, for comparison.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import ceil, log, sqrt
+from math import log, sqrt
 
 import numpy as np
 
@@ -46,12 +46,24 @@ def beta_sqrt_printed(norm_bound: float, noise_std: float, gain: float, function
 
 def lower_bound(mean: Array, std: Array, beta: Array | float, ceiling: Array | float = np.inf) -> Array:
     """Return max(mean - beta^(1/2) std, -C sqrt(k)), equations (8a) and (8c); `ceiling` is C sqrt(k)."""
-    return np.maximum(mean - beta * std, -np.asarray(ceiling))
+    return np.asarray(np.maximum(mean - beta * std, -np.asarray(ceiling)))
 
 
 def upper_bound(mean: Array, std: Array, beta: Array | float, ceiling: Array | float = np.inf) -> Array:
     """Return min(mean + beta^(1/2) std, C sqrt(k)), equations (8b) and (8d); `ceiling` is C sqrt(k)."""
-    return np.minimum(mean + beta * std, np.asarray(ceiling))
+    return np.asarray(np.minimum(mean + beta * std, np.asarray(ceiling)))
+
+
+def largest_variance(kernel: Kernel) -> float:
+    """Return the largest k(x, x) in the unit cube: the variance, but for linear factors, which grow to its corners."""
+    value = kernel.variance
+    for factor in kernel.factors:
+        if factor.family == "linear":
+            value *= 1.0 + sum(
+                (1.0 if column in factor.choices else 0.25) / scale**2
+                for scale, column in zip(factor.length_scales, factor.columns, strict=True)
+            )
+    return value
 
 
 @dataclass(frozen=True)
@@ -112,7 +124,10 @@ def theorem_constants(
 
 
 def horizon_needed(constants: Callable[[int], TheoremConstants], largest: int = 10**15) -> int | None:
-    """Return the smallest horizon for which epsilon <= xi / 2, or None if none up to `largest` does."""
+    """Return the smallest horizon for which epsilon <= xi / 2, to 0.1 %, or None if none up to `largest` does.
+
+    Epsilon falls with the horizon, since gains grow slower than its square root; the result itself always applies.
+    """
     high = 1
     while not constants(high).applies:
         high *= 2
@@ -122,7 +137,7 @@ def horizon_needed(constants: Callable[[int], TheoremConstants], largest: int = 
     while high - low > max(1, low // 1000):
         middle = (low + high) // 2
         low, high = (low, middle) if constants(middle).applies else (middle, high)
-    return ceil(high)
+    return high
 
 
 def planned_gain(kernel: Kernel, points: Array, noise_var: float) -> Callable[[int], float]:

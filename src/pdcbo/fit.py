@@ -77,12 +77,13 @@ def initial(kernel: Kernel, priors: Priors, y: Array, reference: float | None) -
     mean = float(np.mean(y)) if len(y) else 0.0 if reference is None else reference
     scale = _spread(y, reference)
     medians = np.full(len(kernel.columns), priors.length * max(len(kernel.columns), 1) ** 0.5)
-    return Hyperparameters(kernel.with_length_scales(medians), priors.noise, mean, scale)
+    return Hyperparameters(kernel.with_length_scales(medians.tolist()), priors.noise, mean, scale)
 
 
 def _spread(y: Array, reference: float | None) -> float:
     """Return a positive scale of y: its spread, else its distance from a reference (a limit), else its size."""
-    guesses = [float(np.std(y)) if len(y) > 1 else 0.0]
+    largest = float(np.abs(y).max(initial=0.0)) or 1.0  # so that no square of tiny numbers vanishes
+    guesses = [largest * float(np.std(y / largest)) if len(y) > 1 else 0.0]
     if len(y) and reference is not None:
         guesses.append(abs(float(np.mean(y)) - reference))
     if len(y):
@@ -154,7 +155,7 @@ class _Likelihood:
             self.noise_median, self.noise_spread = 2.0 * np.log(noise_std / max(float(np.std(y)), 1e-9)), 0.7
             self.noise_median = float(np.clip(self.noise_median, *np.log(NOISE_RANGE)))
         self.a, self.b = priors.scale_shape, priors.scale_shape * float(np.var(y))
-        ones = kernel.with_length_scales(np.ones(len(kernel.columns)))
+        ones = kernel.with_length_scales([1.0] * len(kernel.columns))
         self.terms = [
             [-f._products(X, X, c) if f.family == "linear" else f.squared_distances(X, X, c) for c in f.columns]
             for f in ones.factors
@@ -165,7 +166,7 @@ class _Likelihood:
         L, info = lapack.dpotrf(C, lower=1)
         if info != 0:
             return 1e10, np.zeros_like(p)
-        mean, e, alpha, quadratic = self._generalised_least_squares(L)
+        _, _, alpha, quadratic = self._generalised_least_squares(L)
         shape = self.n + 2.0 * self.a + 2.0
         total = 2.0 * self.b + quadratic
         value = np.log(np.diagonal(L)).sum() + 0.5 * shape * np.log(total)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pdcbo.optimizers import OPTIMIZERS, Optimizer, Suggestion
 from pdcbo.plants import Outcome, Plant
-from pdcbo.problem import Scalar
+from pdcbo.problem import Scalar, as_whole
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,13 @@ class Record:
 
 def run(plant: Plant, optimizer: Optimizer | str, horizon: int) -> Iterator[Record]:
     """Yield one `Record` a step; `optimizer` is one, or a name in `OPTIMIZERS` for its default."""
-    tuner = OPTIMIZERS[optimizer](plant.problem, horizon=horizon) if isinstance(optimizer, str) else optimizer
+    if as_whole(horizon, "horizon") < 1:
+        raise ValueError(f"horizon must be at least 1, got {horizon!r}")
+    if isinstance(optimizer, str):
+        if optimizer not in OPTIMIZERS:
+            raise ValueError(f"optimizer must be one of {list(OPTIMIZERS)!r}, got {optimizer!r}")
+        optimizer = OPTIMIZERS[optimizer](plant.problem, horizon=horizon)
+    tuner = optimizer
     truth = getattr(plant, "truth", None)
     for step in range(tuner.step + 1, tuner.step + horizon + 1):
         context = plant.context(step)

@@ -54,11 +54,20 @@ class Model:
         given = [self.length_scales is not None, self.variance is not None, self.noise_var is not None]
         if any(given) and not all(given):
             raise ValueError("length_scales, variance and noise_var are given together or not at all")
+        plain: dict[str, Any] = {}
         if all(given):
-            as_positive(self.variance, "variance")
-            as_positive(self.noise_var, "noise_var")
+            scales: Any = self.length_scales
+            if isinstance(scales, Mapping):
+                plain["length_scales"] = {n: as_positive(v, f"length_scales[{n!r}]") for n, v in scales.items()}
+            else:
+                plain["length_scales"] = as_positive(scales, "length_scales")
+            plain |= {name: as_positive(getattr(self, name), name) for name in ("variance", "noise_var")}
         if self.mean is not None:
-            as_number(self.mean, "mean")
+            if not all(given):
+                raise ValueError("mean is given together with length_scales, variance and noise_var; it is learned too")
+            plain["mean"] = as_number(self.mean, "mean")
+        for name, value in plain.items():
+            object.__setattr__(self, name, value)
 
     def to_json(self) -> dict[str, Any]:
         """Describe the model in JSON."""
@@ -127,8 +136,7 @@ class Models:
         self.priors = priors or Priors()
         self.candidates = candidates
         self.specs = _model_for_each_output(problem, models)
-        self.references = [None, *(c.upper if c.upper is not None else c.lower for c in problem.constraints.values())]
-        self.noises = [None, *(c.noise for c in problem.constraints.values())]
+        self.take_limits(problem)
         self.hyper: list[Hyperparameters] = []
         for i, spec in enumerate(self.specs):
             reference = self.references[i]
@@ -142,6 +150,13 @@ class Models:
         self._X: list[list[float]] = []
         self._Y: list[list[float]] = []
         self._groups: list[tuple[list[int], CandidatePosterior]] | None = None
+
+    def take_limits(self, problem: Problem) -> None:
+        """Take over limits and stated noises, which guide the next fit, from a problem that differs in them only."""
+        self.problem = problem
+        constraints = problem.constraints.values()
+        self.references = [None, *(c.upper if c.upper is not None else c.lower for c in constraints)]
+        self.noises = [None, *(c.noise for c in constraints)]
 
     @property
     def n(self) -> int:

@@ -28,6 +28,10 @@ Values = Mapping[str, Any]
 
 OBJECTIVE = "objective"
 
+# Squares and products of what was measured must stay within a float; no plant has such numbers.
+LARGEST = 1e100
+FARTHEST = 1e50
+
 
 def as_number(value: object, field_name: str) -> float:
     """Return `value` as a finite float, or say what is wrong with it.
@@ -60,12 +64,20 @@ def as_positive(value: object, field_name: str) -> float:
     return number
 
 
+def as_quantity(value: object, field_name: str) -> float:
+    """Return `value` as a finite float of a size that a model can take, at most 1e100."""
+    number = as_number(value, field_name)
+    if abs(number) > LARGEST:
+        raise ValueError(f"{field_name} must be a finite number of size at most {LARGEST:g}, got {number!r}")
+    return number
+
+
 def as_whole(value: object, field_name: str) -> int:
     """Return `value` as an int; a float is welcome if it has no fraction."""
     number = as_number(value, field_name)
     if number != math.floor(number):
         raise ValueError(f"{field_name} must be a whole number, got {value!r}")
-    return int(number)
+    return int(value) if isinstance(value, numbers.Integral) else int(number)
 
 
 @dataclass(frozen=True)
@@ -117,6 +129,10 @@ class Real:
         """Tell whether a valid value lies within the stated range."""
         return bool(self.lo <= value <= self.hi)  # type: ignore[operator]
 
+    def plain(self, value: Any) -> float:
+        """Return a valid value as a Python float."""
+        return float(value)
+
     def length(self, scale: float) -> float:
         """Map a length scale in plant units (in log units for a log range) to the unit cube."""
         return float(scale / self._width)  # type: ignore[attr-defined]
@@ -159,6 +175,10 @@ class Integer:
         """Tell whether a valid value lies within the stated range."""
         return bool(self.lo <= value <= self.hi)  # type: ignore[operator]
 
+    def plain(self, value: Any) -> int:
+        """Return a valid value as a Python int."""
+        return int(value)
+
     def length(self, scale: float) -> float:
         """Map a length scale in plant units to the unit cube."""
         return scale / (self.hi - self.lo)
@@ -175,12 +195,15 @@ class Choice:
     options: tuple[Scalar, ...]
 
     def __init__(self, options: Sequence[Scalar]) -> None:
-        if isinstance(options, str) or not isinstance(options, Sequence):
+        if isinstance(options, np.ndarray) and options.ndim == 1:
+            options = options.tolist()
+        if isinstance(options, str | bytes) or not isinstance(options, Sequence):
             raise TypeError(f"Choice takes a list of options, got {options!r}")
         plain = tuple(option.item() if isinstance(option, np.generic) else option for option in options)
-        for option in plain:
-            if not isinstance(option, str | bool):
-                as_number(option, "an option of a Choice")
+        plain = tuple(
+            option if isinstance(option, str | bool | int) else as_number(option, "an option of a Choice")
+            for option in plain
+        )
         index = {_option_key(option): i for i, option in enumerate(plain)}
         if len(plain) < 2:
             raise ValueError(f"Choice needs at least two options, got {list(plain)!r}")
@@ -197,10 +220,11 @@ class Choice:
     def encode(self, value: object, field_name: str) -> float:
         """Map an option to its place in the unit interval; only equality of places has a meaning."""
         plain = value.item() if isinstance(value, np.generic) else value
-        try:
-            i = self._index[_option_key(plain)]  # type: ignore[attr-defined]
-        except (KeyError, TypeError):
-            raise ValueError(f"{field_name} must be one of {list(self.options)!r}, got {value!r}") from None
+        if not isinstance(plain, str | bool | numbers.Real):
+            raise TypeError(f"{field_name} must be one of {list(self.options)!r}, got {value!r}")
+        i = self._index.get(_option_key(plain))  # type: ignore[attr-defined]
+        if i is None:
+            raise ValueError(f"{field_name} must be one of {list(self.options)!r}, got {value!r}")
         return float(i / (len(self.options) - 1))
 
     def decode(self, u: float) -> Scalar:
@@ -210,6 +234,10 @@ class Choice:
     def contains(self, value: object) -> bool:
         """Tell whether a valid value is within what was stated: always, since `encode` refuses others."""
         return True
+
+    def plain(self, value: Any) -> Scalar:
+        """Return a valid value as the option that it equals."""
+        return self.options[round(self.encode(value, "option") * (len(self.options) - 1))]
 
     def length(self, scale: float) -> float:
         """Return the length scale as given: two different options are at distance 1."""
@@ -252,9 +280,9 @@ class Constraint:
             raise ValueError("a Constraint needs an upper limit, a lower limit or both, got neither")
         for name in ("upper", "lower", "worst"):
             if getattr(self, name) is not None:
-                object.__setattr__(self, name, as_number(getattr(self, name), name))
+                object.__setattr__(self, name, as_quantity(getattr(self, name), name))
         if self.noise is not None:
-            object.__setattr__(self, "noise", as_positive(self.noise, "noise"))
+            object.__setattr__(self, "noise", as_positive(as_quantity(self.noise, "noise"), "noise"))
         if self.upper is not None and self.lower is not None:
             if self.lower > self.upper:
                 raise ValueError(f"lower must be at most upper, got lower = {self.lower!r}, upper = {self.upper!r}")
@@ -298,7 +326,7 @@ class Limit:
 def _variable(spec: object, field_name: str) -> Variable:
     if isinstance(spec, Real | Integer | Choice):
         return spec
-    if isinstance(spec, tuple | list) and len(spec) == 2:
+    if isinstance(spec, tuple | list | np.ndarray) and len(spec) == 2:
         try:
             return Real(spec[0], spec[1])
         except (TypeError, ValueError) as error:
@@ -310,7 +338,7 @@ def _constraint(spec: object, field_name: str) -> Constraint:
     if isinstance(spec, Constraint):
         return spec
     try:
-        return Constraint(upper=as_number(spec, field_name))
+        return Constraint(upper=as_quantity(spec, field_name))
     except TypeError:
         raise TypeError(f"{field_name} must be a number (its upper limit) or a Constraint, got {spec!r}") from None
 
@@ -385,15 +413,20 @@ class Problem:
         """The number of context variables."""
         return len(self.context)
 
-    def encode_parameters(self, values: Values) -> Array:
-        """Map named parameters, which must lie in their ranges, to theta."""
-        theta = self._encode(values, self.parameters, "parameters")
+    def encode_parameters(self, values: Values, group: str = "parameters") -> Array:
+        """Map named parameters, which must lie in their ranges, to theta; errors speak of `group`."""
+        theta = self._encode(values, self.parameters, group)
         for name, variable in self.parameters.items():
             if not variable.contains(values[name]):
                 raise ValueError(
-                    f"parameters[{name!r}] must lie in [{variable.lo!r}, {variable.hi!r}], got {values[name]!r}"
+                    f"{group}[{name!r}] must lie in [{variable.lo!r}, {variable.hi!r}], got {values[name]!r}"
                 )
         return theta
+
+    def plain_context(self, values: Values | None) -> dict[str, Scalar]:
+        """Return a valid context as plain Python numbers and options, fit for JSON, in the order of the problem."""
+        given = values or {}
+        return {name: variable.plain(given[name]) for name, variable in self.context.items()}
 
     def encode_context(self, values: Values | None) -> Array:
         """Map a named context to z; one outside its range goes beyond the unit cube and is never clipped."""
@@ -427,10 +460,10 @@ class Problem:
         given = {} if constraints is None else _mapping(constraints, "constraints")
         _check_names(given, self.constraints, "constraints", "give its measured value, or None if it was not measured")
         y = np.empty(1 + len(self.constraints))
-        y[0] = math.nan if objective is None else as_number(objective, OBJECTIVE)
+        y[0] = math.nan if objective is None else as_quantity(objective, OBJECTIVE)
         for i, name in enumerate(self.constraints, start=1):
             value = given[name]
-            y[i] = math.nan if value is None else as_number(value, f"constraints[{name!r}]")
+            y[i] = math.nan if value is None else as_quantity(value, f"constraints[{name!r}]")
         return y
 
     def with_limits(self, changes: Values) -> Problem:
@@ -445,11 +478,14 @@ class Problem:
                     raise ValueError(f"limits[{name!r}] must limit the same sides as before, got {spec!r}")
                 constraints[name] = spec
             else:
-                bound = as_number(spec, f"limits[{name!r}]")
+                bound = as_quantity(spec, f"limits[{name!r}]")
                 if old.upper is not None and old.lower is not None:
                     raise ValueError(f"limits[{name!r}] has two sides; give a Constraint with both, got {spec!r}")
                 side = "upper" if old.upper is not None else "lower"
-                constraints[name] = Constraint(**{side: bound}, noise=old.noise, worst=old.worst)
+                try:
+                    constraints[name] = Constraint(**{side: bound}, noise=old.noise, worst=old.worst)
+                except ValueError as error:
+                    raise ValueError(f"limits[{name!r}]: {error}; give a Constraint with another worst value") from None
         return Problem(self.parameters, self.context, constraints)
 
     def to_json(self) -> dict[str, Any]:
@@ -483,8 +519,8 @@ class Problem:
         given = _mapping(values, group)
         _check_names(given, variables, group, "give its value")
         u = np.array([v.encode(given[name], f"{group}[{name!r}]") for name, v in variables.items()], dtype=float)
-        if not np.isfinite(u).all():
-            name = list(variables)[int(np.flatnonzero(~np.isfinite(u))[0])]
+        if not (np.abs(u) <= FARTHEST).all():
+            name = list(variables)[int(np.flatnonzero(~(np.abs(u) <= FARTHEST))[0])]
             raise ValueError(f"{group}[{name!r}] is too far outside its range to be scaled, got {given[name]!r}")
         return u
 

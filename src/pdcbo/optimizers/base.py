@@ -4,15 +4,21 @@ What feedback does, in every optimizer:
 
 - `ask` proposes; it depends only on the context and on what was told, and changes nothing but the list of pending
   suggestions. Asked twice it proposes the same twice, under two ids.
-- `tell` settles a suggestion: what was measured enters the models, the averages and, where there is one, the dual, once.
-  The same tell again is ignored, a different one refused. A late or out-of-order tell counts when it arrives, as the next
-  step of the average, against the limits in force when it was asked.
-- A value of None was not measured: the model of that quantity does not learn, its average and its observation
-  certificate pass over the step, except that the certificate charges it with the worst case or the posterior's bound.
-- `fail(applied=True)`: the plant ran, nothing was measured. The step counts as unmeasured in every constraint.
-- `fail(applied=False)`: it never ran. Nothing changes but that the suggestion is no longer pending.
-- `correct` replaces measured values, or supplies late ones, as if they had been told from the start; a dual that moved
-  by an observed value is moved by the difference.
+- `tell` settles a suggestion: what was measured enters the models, the averages and, where there is one, the dual,
+  once. The same tell again is ignored, also after a correction; a different one is refused.
+- A late or out-of-order tell counts when it arrives, as the next step of the average, against the limits in force when
+  it was asked. Until then neither the dual nor a certificate knows of the step: both speak of the steps settled so far.
+  The dual moves by what was measured or, where it moves by a confidence bound, by the one the suggestion was chosen
+  with, however old that is.
+- A value of None was not measured: the model of that quantity does not learn and its average passes over the step. The
+  dual moves by the bound the suggestion was chosen with. The certificate charges the step with the worst value stated
+  for the quantity, or else with the posterior's bound; where there is neither, the observation certificate is None.
+- `fail(applied=True)`: the plant ran, nothing was measured. The step counts as unmeasured in every constraint, with all
+  that was said of None.
+- `fail(applied=False)`: it never ran. Nothing changes but that the suggestion is no longer pending: not the dual, not
+  the averages, not the certificate.
+- `correct` replaces measured values, or supplies late ones; models, averages and certificates are as if they had been
+  told from the start, and a dual that moved by another value is moved by the difference.
 - `observe` takes data nobody asked for: they enter the models, not the averages and not the dual.
 - `set_limits` changes limits for suggestions asked from now on.
 
@@ -41,12 +47,18 @@ from pdcbo.optimizers.ledger import (
     limit_mean,
     same_outcome,
 )
-from pdcbo.optimizers.summary import Summary, describe
+from pdcbo.optimizers.summary import Summary, brief, describe
 from pdcbo.problem import Array, Problem, Values, as_number, as_whole
 
 STATE_VERSION = 1
+STATE_KEYS = ("optimizer", "problem", "horizon", "seed", "delta", "settings", "ledger", "extra")
+
+UNCHANGED: Any = type("Unchanged", (), {"__repr__": lambda self: "unchanged"})()
 
 Bounds = dict[str, tuple[float, float]]
+
+# The part of delta that the observation certificate allows to the noise where the posterior answers for missing values.
+MEASURED_SHARE = 0.9
 
 
 class Optimizer(ABC):
@@ -61,9 +73,7 @@ class Optimizer(ABC):
 
     name: ClassVar[str]
 
-    def __init__(
-        self, problem: Problem, *, horizon: int | None = None, seed: int = 0, delta: float = 0.05
-    ) -> None:
+    def __init__(self, problem: Problem, *, horizon: int | None = None, seed: int = 0, delta: float = 0.05) -> None:
         if not isinstance(problem, Problem):
             raise TypeError(f"problem must be a Problem, got {problem!r}")
         if horizon is not None and as_whole(horizon, "horizon") < 1:
@@ -94,6 +104,9 @@ class Optimizer(ABC):
 
     def _count(self, step: Step) -> None:
         """Take account of a step that counts, before the models learn from it."""
+
+    def _advance(self) -> None:
+        """Take account of the step being over, after the models learned from it."""
 
     def _recount(self, step: Step, y: Array) -> None:
         """Take account of a correction of a step that counts, before it is entered."""
@@ -127,11 +140,12 @@ class Optimizer(ABC):
         suggestion = Suggestion(
             id=self.ledger.next_id,
             parameters=self.problem.decode_parameters(theta),
-            context=_plain(context),
+            context=self.problem.plain_context(context),
             outside=outside,
             bounds=bounds,
         )
-        return Step(suggestion, x.tolist(), [limit.bound for limit in self.problem.limits])
+        limits = [limit.bound for limit in self.problem.limits]
+        return Step(suggestion, x.tolist(), limits, outside=list(outside))
 
     def adopt(self, step: Step) -> Suggestion:
         """Enter a pending step that was proposed here before, or chosen elsewhere, and return its suggestion.
@@ -139,7 +153,7 @@ class Optimizer(ABC):
         A step with `moved` set was not chosen by this optimizer's model: its bounds are computed when they are needed.
         """
         self.ledger.open(step)
-        return step.suggestion
+        return step.suggestion.copy()
 
     def bounds_at(self, x: Array) -> Bounds:
         """Return each output's confidence bounds at one point in plant units; none without a model."""
@@ -161,26 +175,29 @@ class Optimizer(ABC):
             objective: the measured cost, or None if it was not measured.
             constraints: name -> measured value or None; every constraint is named.
             applied: the parameters that the plant really used, where they differ from the proposed ones.
-            context: the context that really held, where it differs from the one asked for.
+            context: the context that really held, where it differs from the one asked for. What either does not name
+                is as proposed.
 
         Raises:
             TypeError, ValueError: a value is malformed, or this suggestion was settled otherwise before.
         """
         step = self.ledger.find(suggestion)
         y = self.problem.encode_outcome(objective, constraints)
-        x = self._applied(step, applied, context)
-        if step.status == TOLD and same_outcome(step.y, y) and step.x == x.tolist():
+        x, outside = self._applied(step, applied, context)
+        if step.told_before(x.tolist(), y):
             return
         if step.status != PENDING:
+            remedy = "it never ran" if step.status == DROPPED else "use correct() to replace or supply measured values"
             raise ValueError(
-                f"suggestion {step.suggestion.id} was settled before ({step.status}) with another result; "
-                "use correct() to replace measured values"
+                f"suggestion {step.suggestion.id} was settled before ({step.status}) with another result; {remedy}"
             )
-        step.moved = step.moved or step.x != x.tolist()
-        step.x, step.y = x.tolist(), y.tolist()
+        if step.x != x.tolist():
+            step.proposed, step.x, step.moved = step.x, x.tolist(), True
+        step.y, step.outside = y.tolist(), list(outside)
         self._count(step)
         step.row = self._learn(x, y)
         self.ledger.settle(step, TOLD)
+        self._advance()
 
     def fail(self, suggestion: Suggestion | int, reason: str = "", *, applied: bool = True) -> None:
         """Report that a suggestion brought no measurement.
@@ -196,39 +213,46 @@ class Optimizer(ABC):
         if not isinstance(applied, bool | np.bool_):
             raise TypeError(f"applied must be True or False, got {applied!r}")
         status = UNMEASURED if applied else DROPPED
-        if step.status == status and step.reason == reason:
+        if step.settled == status and step.reason == reason:
             return
         if step.status != PENDING:
-            raise ValueError(f"suggestion {step.suggestion.id} was settled before ({step.status})")
+            raise ValueError(
+                f"suggestion {step.suggestion.id} was settled before as {step.settled}, got a failure with reason "
+                f"{reason!r} and applied={bool(applied)}"
+            )
         step.reason, step.y = reason, [math.nan] * len(self.problem.outputs)
         if applied:
             self._count(step)
         self.ledger.settle(step, status)
+        if applied:
+            self._advance()
 
     def correct(
-        self, suggestion: Suggestion | int, *, constraints: Values | None = None, **objective: float | None
+        self, suggestion: Suggestion | int, *, objective: float | None = UNCHANGED, constraints: Values | None = None
     ) -> None:
         """Replace measured values of a step that counts, or supply late ones; what is not named stays.
 
         Args:
             suggestion: the suggestion or its id.
-            constraints: name -> corrected value, or None if the old value turned out to be worthless.
-            objective: `objective=value`, likewise.
+            objective: the corrected cost, or None if the old value turned out to be worthless.
+            constraints: name -> corrected value, or None likewise.
         """
         step = self.ledger.find(suggestion)
-        if set(objective) - {"objective"}:
-            raise TypeError(f"correct() takes objective and constraints, got {sorted(objective)!r}")
         if step.status not in (TOLD, UNMEASURED):
             raise ValueError(f"suggestion {step.suggestion.id} is {step.status}; only a step that counts is corrected")
         if constraints is not None and not isinstance(constraints, Mapping):
             raise TypeError(f"constraints must be a mapping of names, got {constraints!r}")
         now = {name: None if math.isnan(v) else v for name, v in zip(self.problem.outputs, step.y, strict=True)}
         cost = now.pop("objective")
-        y = self.problem.encode_outcome(objective.get("objective", cost), {**now, **(constraints or {})})
+        y = self.problem.encode_outcome(
+            cost if objective is UNCHANGED else objective, {**now, **({} if constraints is None else constraints)}
+        )
         if same_outcome(step.y, y):
             return
         self._recount(step, y)
         step.row = self._relearn(step.row, np.array(step.x), y)
+        if step.first_y is None:
+            step.first_y = step.y
         step.y, step.status = y.tolist(), TOLD
         self.ledger.events += 1
 
@@ -241,8 +265,11 @@ class Optimizer(ABC):
         constraints: Values | None = None,
     ) -> None:
         """Learn from past operation that nobody asked for; constraints that are not named were not measured."""
-        self.observe_table([{"parameters": parameters, "context": context or {}, "objective": objective,
-                             "constraints": constraints or {}}])  # fmt: skip
+        x, y = self._past_point(
+            {"parameters": parameters, "context": context, "objective": objective, "constraints": constraints}
+        )
+        self._learn(x, y)
+        self.ledger.events += 1
 
     def observe_table(self, rows: Iterable[Mapping[str, Any]]) -> int:
         """Learn from a table of past operation; either all rows enter or none. Return how many there were.
@@ -251,10 +278,14 @@ class Optimizer(ABC):
             rows: each with `parameters`, `context`, `objective` and `constraints`, or flat with the names themselves as
                 columns (`objective` for the cost; other columns are an error).
         """
+        if isinstance(rows, str | Mapping) or not isinstance(rows, Iterable):
+            raise TypeError(f"rows must be an iterable of mappings, got {rows!r}")
         points = []
         for i, row in enumerate(rows):
+            if not isinstance(row, Mapping):
+                raise TypeError(f"row {i} must be a mapping of names, got {row!r}")
             try:
-                points.append(self._past_point(row))
+                points.append(self._past_point(row if isinstance(row.get("parameters"), Mapping) else self._nest(row)))
             except (TypeError, ValueError) as error:
                 raise type(error)(f"row {i}: {error}") from None
         for x, y in points:
@@ -322,12 +353,7 @@ class Optimizer(ABC):
         return describe(self)
 
     def __repr__(self) -> str:
-        horizon = "endless" if self.horizon is None else f"of {self.horizon}"
-        return (
-            f"<{type(self).__name__}: step {self.step} {horizon}, {len(self.pending)} pending, "
-            f"{len(self.problem.parameters)} parameters, {len(self.problem.context)} context variables, "
-            f"{len(self.problem.constraints)} constraints>"
-        )
+        return f"<{type(self).__name__}: {brief(self)}>"
 
     # State
 
@@ -352,6 +378,9 @@ class Optimizer(ABC):
             raise ValueError("state must be what state() returned, a mapping with a version")
         if state["version"] != STATE_VERSION:
             raise ValueError(f"state has version {state['version']!r}; this release reads {STATE_VERSION}")
+        missing = [key for key in STATE_KEYS if key not in state]
+        if missing:
+            raise ValueError(f"state must be what state() returned; it lacks {missing!r}")
         if state["optimizer"] != cls.name:
             raise ValueError(f"state is of optimizer {state['optimizer']!r}; {cls.__name__} is {cls.name!r}")
         optimizer = cls(
@@ -371,37 +400,49 @@ class Optimizer(ABC):
         """Return the generator of this moment: keyed by the seed and the number of events told, not by asks."""
         return np.random.default_rng([self.seed, self.ledger.events])
 
-    def _applied(self, step: Step, applied: Values | None, context: Values | None) -> Array:
-        """Return the point that the plant really ran at; what is not named is as proposed."""
-        x = np.array(step.x)
+    def _applied(self, step: Step, applied: Values | None, context: Values | None) -> tuple[Array, tuple[str, ...]]:
+        """Return the point that the plant really ran at, and which of its context was outside its range.
+
+        What is not named is as proposed; what is named with the proposed value is where it was proposed, to the bit.
+        """
+        x = np.array(step.x if step.proposed is None else step.proposed)
         n_theta = self.problem.n_theta
+        parameters, held, outside = step.suggestion.parameters, step.suggestion.context, step.suggestion.outside
         if applied is not None:
             if not isinstance(applied, Mapping):
                 raise TypeError(f"applied must be a mapping of names, got {applied!r}")
-            x[:n_theta] = self.problem.encode_parameters({**step.suggestion.parameters, **applied})
+            given = {**parameters, **applied}
+            theta = self.problem.encode_parameters(given, "applied")
+            x[:n_theta] = [a if given[n] == parameters[n] else b for n, a, b in zip(parameters, x, theta, strict=False)]
         if context is not None:
             if not isinstance(context, Mapping):
                 raise TypeError(f"context must be a mapping of names, got {context!r}")
-            x[n_theta:] = self.problem.encode_context({**step.suggestion.context, **context})
-        return x
+            held = {**held, **context}
+            x[n_theta:] = self.problem.encode_context(held)
+            outside = self.problem.outside(held)
+        return x, outside
+
+    def _nest(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Sort the columns of a flat row into groups."""
+        names = (*self.problem.parameters, *self.problem.context, *self.problem.outputs)
+        unknown = [name for name in row if name not in names]
+        if unknown:
+            raise ValueError(f"column {unknown[0]!r} is unknown; there are {list(names)!r}")
+        return {
+            "parameters": {n: row[n] for n in self.problem.parameters if n in row},
+            "context": {n: row[n] for n in self.problem.context if n in row},
+            "objective": row.get("objective"),
+            "constraints": {n: row[n] for n in self.problem.constraints if n in row},
+        }
 
     def _past_point(self, row: Mapping[str, Any]) -> tuple[Array, Array]:
-        if not isinstance(row, Mapping):
-            raise TypeError(f"a row must be a mapping of names, got {row!r}")
-        if "parameters" not in row:
-            names = (*self.problem.parameters, *self.problem.context, *self.problem.outputs)
-            unknown = [name for name in row if name not in names]
-            if unknown:
-                raise ValueError(f"column {unknown[0]!r} is unknown; there are {list(names)!r}")
-            row = {
-                "parameters": {n: row[n] for n in self.problem.parameters if n in row},
-                "context": {n: row[n] for n in self.problem.context if n in row},
-                "objective": row.get("objective"),
-                "constraints": {n: row[n] for n in self.problem.constraints if n in row},
-            }
+        groups = ("parameters", "context", "objective", "constraints")
+        unknown = [name for name in row if name not in groups]
+        if unknown:
+            raise ValueError(f"{unknown[0]!r} is unknown; a row has {list(groups)!r}")
         theta = self.problem.encode_parameters(row["parameters"])
-        z = self.problem.encode_context(row.get("context") or {})
-        given = row.get("constraints") or {}
+        z = self.problem.encode_context(row.get("context"))
+        given = {} if row.get("constraints") is None else row["constraints"]
         if not isinstance(given, Mapping):
             raise TypeError(f"constraints must be a mapping of names, got {given!r}")
         y = self.problem.encode_outcome(row.get("objective"), {**dict.fromkeys(self.problem.constraints), **given})
@@ -414,8 +455,8 @@ class Optimizer(ABC):
         stated = [c.noise for c in self.problem.constraints.values()][output - 1]
         return stated, stated is not None
 
-    def _unmeasured_bound(self, index: int, points: Array, delta: float) -> tuple[float, str] | None:
-        """Return the posterior's bound on the sum of g over unmeasured points, with its assumption."""
+    def _unmeasured_bound(self, index: int, steps: list[Step], alpha: float) -> tuple[float, str, bool] | None:
+        """Return the posterior's bound on the sum of g over unmeasured steps, its assumption and if it is sure."""
         return None
 
     def _posterior_bound(self, index: int, history: list[Step], delta: float) -> tuple[float | None, bool, str]:
@@ -433,23 +474,21 @@ class Optimizer(ABC):
             return None, False, ""
         words = f"sub-Gaussian noise of standard deviation {noise_std:.3g} ({'stated' if guaranteed else 'estimated'})"
         extra = 0.0
-        if missing and limit.worst is not None:
-            extra = missing * limit.worst
-            words += f", {missing} unmeasured steps at the stated worst value"
-        elif missing:
-            alpha /= 2.0
-            points = np.array([s.x for s, k in zip(history, known, strict=True) if not k])
-            bound = self._unmeasured_bound(index, points, alpha)
-            if bound is None:
-                return None, False, ""
-            extra, more = bound
-            words += f", {missing} unmeasured steps by the posterior's bound ({more})"
-            guaranteed = False
+        unmeasured = [step for step, k in zip(history, known, strict=True) if not k]
+        worst = self.problem.constraints[limit.constraint].worst
+        if worst is not None:
+            extra = sum(limit.sign * (worst - step.limits[index]) for step in unmeasured)
+            words += f", {missing} unmeasured steps at the stated worst value {worst:.6g}" if missing else ""
+        else:
+            # Shared always, so that it does not depend on what happens whether the noise may err by all of alpha.
+            alpha, spare = MEASURED_SHARE * alpha, (1.0 - MEASURED_SHARE) * alpha
+            if missing:
+                bound = self._unmeasured_bound(index, unmeasured, spare)
+                if bound is None:
+                    return None, False, ""
+                extra, more, sure = bound
+                words += f", {missing} unmeasured steps by the posterior's bound ({more})"
+                guaranteed = guaranteed and sure
         planned = float(self.horizon or 1000)
         noise = float(noise_boundary(count, noise_std, alpha, planned)) if count else 0.0
         return (float(g[known].sum()) + noise + extra) / len(g), guaranteed, words
-
-
-def _plain(context: Values | None) -> dict[str, Any]:
-    """Return the context with NumPy numbers as Python ones, so that it is JSON data."""
-    return {k: v.item() if isinstance(v, np.generic | np.ndarray) else v for k, v in (context or {}).items()}

@@ -7,13 +7,14 @@ A step is `pending` from its ask on. It is settled once:
     dropped     the plant never ran with it; it does not count
 
 Averages and certificates are over the steps that count, in the order in which they were settled. A step is held
-against the limits in force when it was asked.
+against the limits in force when it was asked. How a step was first settled is kept, so that the same message is known
+again even after a correction.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,10 @@ class Suggestion:
     outside: tuple[str, ...] = ()
     bounds: dict[str, tuple[float, float]] = field(default_factory=dict)
 
+    def copy(self) -> Suggestion:
+        """Return an equal suggestion that shares nothing, so that users may change what they were given."""
+        return replace(self, parameters=dict(self.parameters), context=dict(self.context), bounds=dict(self.bounds))
+
     def to_json(self) -> dict[str, Any]:
         """Describe the suggestion in JSON."""
         return {**asdict(self), "outside": list(self.outside), "bounds": {k: list(v) for k, v in self.bounds.items()}}
@@ -53,13 +58,17 @@ class Step:
     Attributes:
         suggestion: as it was proposed.
         x: the point (theta, z) that was proposed, and once it is settled the one that was applied.
+        proposed: the point that was proposed, where another one was applied.
         limits: the bound of each `Limit` in force when it was asked.
         status: see the module.
         y: what was measured, (q,), NaN = not measured.
         row: its place in the models' data, None if nothing was measured.
         reason: of a failure.
         signal: what each queue was moved by, (N,), before the slack; empty without queues.
-        moved: the plant ran at another point than the one proposed.
+        moved: its point was not chosen by the model with the suggestion's bounds.
+        outside: the context variables that were outside their stated range.
+        settled: the status with which it was first settled.
+        first_y: what was first told, where it was corrected since.
     """
 
     suggestion: Suggestion
@@ -71,13 +80,33 @@ class Step:
     reason: str = ""
     signal: list[float] = field(default_factory=list)
     moved: bool = False
+    proposed: list[float] | None = None
+    outside: list[str] = field(default_factory=list)
+    settled: str = ""
+    first_y: list[float] | None = None
+
+    def told_before(self, x: list[float], y: Array) -> bool:
+        """Tell whether this very result was told before."""
+        return (
+            self.settled == TOLD and x == self.x and same_outcome(self.y if self.first_y is None else self.first_y, y)
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Describe the step in JSON."""
         return {
-            **{k: v for k, v in self.__dict__.items() if k not in ("suggestion", "y")},
             "suggestion": self.suggestion.to_json(),
-            "y": [None if math.isnan(v) else v for v in self.y],
+            "x": list(self.x),
+            "limits": list(self.limits),
+            "status": self.status,
+            "y": _to_json(self.y),
+            "row": self.row,
+            "reason": self.reason,
+            "signal": list(self.signal),
+            "moved": self.moved,
+            "proposed": None if self.proposed is None else list(self.proposed),
+            "outside": list(self.outside),
+            "settled": self.settled,
+            "first_y": None if self.first_y is None else _to_json(self.first_y),
         }
 
     @classmethod
@@ -91,9 +120,18 @@ class Step:
             tuple(s["outside"]),
             {k: (v[0], v[1]) for k, v in s["bounds"].items()},
         )
-        y = [math.nan if v is None else float(v) for v in data["y"]]
-        rest = {k: v for k, v in data.items() if k not in ("suggestion", "y")}
-        return cls(suggestion=suggestion, y=y, **rest)
+        plain = {k: list(v) if isinstance(v, list) else v for k, v in data.items()}
+        outcomes = {k: None if data.get(k) is None else _from_json(data[k]) for k in ("y", "first_y")}
+        fields: dict[str, Any] = {**plain, **outcomes, "suggestion": suggestion}
+        return cls(**fields)
+
+
+def _to_json(y: list[float]) -> list[float | None]:
+    return [None if math.isnan(v) else v for v in y]
+
+
+def _from_json(y: list[float | None]) -> list[float]:
+    return [math.nan if v is None else float(v) for v in y]
 
 
 class Ledger:
@@ -123,16 +161,19 @@ class Ledger:
         step = self.steps.get(int(given))
         if step is None:
             raise ValueError(f"suggestion {int(given)} is unknown; {len(self.steps)} were made so far")
-        if isinstance(suggestion, Suggestion) and suggestion.parameters != step.suggestion.parameters:
+        mine = step.suggestion
+        if isinstance(suggestion, Suggestion) and (
+            suggestion.parameters != mine.parameters or suggestion.context != mine.context
+        ):
             raise ValueError(
-                f"suggestion {given} proposed {step.suggestion.parameters!r} here, got one with "
-                f"{suggestion.parameters!r}; it was made by another tuner"
+                f"suggestion {given} proposed {mine.parameters!r} for {mine.context!r} here, got one with "
+                f"{suggestion.parameters!r} for {suggestion.context!r}; it was made by another tuner or changed since"
             )
         return step
 
     def settle(self, step: Step, status: str) -> None:
         """Close a pending step."""
-        step.status = status
+        step.status = step.settled = status
         if status != DROPPED:
             self.counted.append(step.suggestion.id)
         self.events += 1
@@ -140,7 +181,7 @@ class Ledger:
     @property
     def pending(self) -> list[Suggestion]:
         """The suggestions nobody has settled, oldest first."""
-        return [step.suggestion for step in self.steps.values() if step.status == PENDING]
+        return [step.suggestion.copy() for step in self.steps.values() if step.status == PENDING]
 
     def history(self) -> list[Step]:
         """The steps that count, in order."""

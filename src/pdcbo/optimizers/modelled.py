@@ -12,11 +12,11 @@ import numpy as np
 from numpy.random import Generator
 
 from pdcbo.certificates import mean_norm, summed_posterior
-from pdcbo.confidence import beta_sqrt, lower_bound, upper_bound
+from pdcbo.confidence import beta_sqrt, largest_variance, lower_bound, upper_bound
 from pdcbo.models import Model, Models
 from pdcbo.optimizers.base import Bounds, Optimizer
 from pdcbo.optimizers.ledger import Step, measured
-from pdcbo.problem import Array, Problem, as_positive, as_whole
+from pdcbo.problem import Array, Problem, Values, as_positive, as_whole
 from pdcbo.search import Score, grid, lowest, multi_start
 
 
@@ -55,12 +55,23 @@ class ModelBased(Optimizer):
         self._points = None if candidates is None else int(candidates)
         self._given_models = _models_from_json(models)
         self._given_beta = None if beta_sqrt is None else as_positive(beta_sqrt, "beta_sqrt")
-        self._given_norms = norm_bounds
+        self._given_norms = (
+            {name: as_positive(value, f"norm_bounds[{name!r}]") for name, value in norm_bounds.items()}
+            if isinstance(norm_bounds, Mapping)
+            else None
+            if norm_bounds is None
+            else as_positive(norm_bounds, "norm_bounds")
+        )
         self.candidates = None if self._points == 0 else grid(problem, self._points)
         if self._points and self.candidates is None:
             raise ValueError(f"candidates = {candidates!r} makes a grid that is too large; use 0 for gradient search")
         self.models = Models(problem, self._given_models, candidates=self.candidates)
         self.norm_bounds = self._norms(norm_bounds)
+
+    def set_limits(self, limits: Values) -> None:
+        """Change limits for suggestions asked from now on; `name: number`, or a `Constraint` for both sides."""
+        super().set_limits(limits)
+        self.models.take_limits(self.problem)
 
     @abstractmethod
     def _score(self, z: Array) -> Score:
@@ -79,7 +90,7 @@ class ModelBased(Optimizer):
             return mean - beta * std, mean + beta * std
         centre = np.array([h.mean for h in self.models.hyper])[:, None]
         ceiling = np.array(
-            [c * sqrt(h.kernel.variance) for c, h in zip(self.norm_bounds, self.models.hyper, strict=True)]
+            [c * sqrt(largest_variance(h.kernel)) for c, h in zip(self.norm_bounds, self.models.hyper, strict=True)]
         )[:, None]
         return (
             centre + lower_bound(mean - centre, std, beta, ceiling),
@@ -110,7 +121,9 @@ class ModelBased(Optimizer):
         return self._named(*self.lower_upper(*self.models.predict(x[None])))
 
     def _named(self, lower: Array, upper: Array) -> Bounds:
-        return dict(zip(self.problem.outputs, zip(lower[:, 0].tolist(), upper[:, 0].tolist(), strict=True), strict=True))
+        return dict(
+            zip(self.problem.outputs, zip(lower[:, 0].tolist(), upper[:, 0].tolist(), strict=True), strict=True)
+        )
 
     def _incumbents(self) -> Array:
         """Return the parameters of the latest steps, where the gradient search also starts."""
@@ -170,12 +183,12 @@ class ModelBased(Optimizer):
         value, words, guaranteed = self._sum_bound(index, points, [s.limits[index] for s in history], delta)
         return value / len(history), guaranteed, words
 
-    def _unmeasured_bound(self, index: int, points: Array, delta: float) -> tuple[float, str] | None:
-        limit = self.problem.limits[index]
-        if not self.models.rows[limit.output]:
+    def _unmeasured_bound(self, index: int, steps: list[Step], alpha: float) -> tuple[float, str, bool] | None:
+        if not self.models.rows[self.problem.limits[index].output]:
             return None
-        value, words, _ = self._sum_bound(index, points, [limit.bound] * len(points), delta * len(self.problem.limits))
-        return value, words
+        points, bounds = np.array([step.x for step in steps]), [step.limits[index] for step in steps]
+        # Lemma 1 is joint over the constraints by itself, so that their shares are added up again.
+        return self._sum_bound(index, points, bounds, alpha * len(self.problem.limits))
 
     # State
 

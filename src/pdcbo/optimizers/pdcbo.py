@@ -1,14 +1,14 @@
 """Primal-Dual Contextual Bayesian Optimization: Algorithm 1 of Xu, Jiang, Svetozarevic and Jones (CDC 2023).
 
-    for t = 1, 2, ...
-        observe the context z_t                                                        ask
-        theta_t = argmin  f_lower(theta, z_t) + eta lambda_t' g_lower(theta, z_t)      (9), `_score`
-        run the plant and measure f, g                                                 tell
-        lambda_{t+1} = [lambda_t + g_signal + epsilon]+                                (10), `_count`
+for t = 1, 2, ...
+    observe the context z_t                                                        ask
+    theta_t = argmin  f_lower(theta, z_t) + eta lambda_t' g_lower(theta, z_t)      (9), `_score`
+    run the plant and measure f, g                                                 tell
+    lambda_{t+1} = [lambda_t + g_signal + epsilon]+                                (10), `_count`
 
-    queue  lambda, (N,)  in plant units of each limit's g, so that it bounds the cumulative constraint
-    price  eta lambda    what one unit of g is worth, in units of the objective
-    slack  epsilon, (N,) in plant units
+queue  lambda, (N,)  in plant units of each limit's g, so that it bounds the cumulative constraint
+price  eta lambda    what one unit of g is worth, in units of the objective
+slack  epsilon, (N,) in plant units
 """
 
 from __future__ import annotations
@@ -42,16 +42,19 @@ class PDCBO(ModelBased):
         slack: epsilon, likewise.
         initial_queue: lambda_1, likewise.
         signal: what the queue moves by: "lower" (the paper), "mean" or "observed".
-        doubling: with horizon None, restart with doubled horizons from this one on (the paper's remark).
+        doubling: with horizon None, restart with doubled horizons from this one on (the paper's remark): the queue and
+            the constants start anew, the data are kept.
         slater_margin: xi of Assumption 5, in plant units.
         models: see `ModelBased`.
         candidates: see `ModelBased`.
         beta_sqrt: see `ModelBased`.
         norm_bounds: see `ModelBased`.
 
-    Late and missing feedback and the dual: the queue moves once for every step that counts, when it is told. Where the
-    signal is "observed" and a value is missing, the queue moves by the lower bound the suggestion was chosen with; a
-    correction moves it by the difference. So the queue is never below the sum of what it was moved by.
+    Late and missing feedback and the dual: the queue moves once for every step that counts, when it is told, however
+    late. Where the signal is "observed" and a value is missing, and for a failed step that ran, the queue moves by the
+    lower bound the suggestion was chosen with, or at other applied values by the lower bound there; a step that never
+    ran does not move it. A correction of an observed value moves it by the difference. So the queue is never below the
+    sum of what it was moved by since it was last started.
     """
 
     name = "pdcbo"
@@ -89,10 +92,12 @@ class PDCBO(ModelBased):
                                           "slater_margin": slater_margin}  # fmt: skip
         for name in ("eta", "slater_margin"):
             if given[name] is not None:
-                as_positive(given[name], name)
+                given[name] = as_positive(given[name], name)
         for name in ("slack", "initial_queue"):
-            if given[name] is not None and as_number(given[name], name) < 0.0:
-                raise ValueError(f"{name} must be at least 0, got {given[name]!r}")
+            if given[name] is not None:
+                given[name] = as_number(given[name], name)
+                if given[name] < 0.0:  # type: ignore[operator]
+                    raise ValueError(f"{name} must be at least 0, got {given[name]!r}")
         self.doubling = None if doubling is None else int(doubling)
         self._own = {"setting": setting, "signal": signal, "doubling": self.doubling, **given}
         self.setting: Setting = SETTINGS[setting](self, **given)
@@ -105,20 +110,25 @@ class PDCBO(ModelBased):
         def lagrangian(mean: Array, std: Array) -> Array:
             lower, upper = self.lower_upper(mean, std)
             g_lower, _ = self.limit_bounds(lower, upper)
-            return lower[0] + price @ g_lower  # (9)
+            return np.asarray(lower[0] + price @ g_lower)  # (9)
 
         return lagrangian
 
     def _count(self, step: Step) -> None:
-        if self.setting.restarts():
-            self.queue = self.setting.initial_queue()
         step.signal = self._signal(step, np.array(step.y))
         self.queue = np.maximum(self.queue + step.signal + self.setting.slack(), 0.0)  # (10)
 
+    def _advance(self) -> None:
+        if self.setting.restarts():
+            self.queue = self.setting.initial_queue()
+
     def _recount(self, step: Step, y: Array) -> None:
-        signal = self._signal(step, y) if self.signal == "observed" else step.signal
-        self.queue = np.maximum(self.queue + np.subtract(signal, step.signal), 0.0)
-        step.signal = list(signal)
+        if self.signal != "observed":
+            return
+        signal = self._signal(step, y)
+        if self.doubling is None or step.suggestion.id in self.ledger.counted[self.setting.epoch()[0] :]:
+            self.queue = np.maximum(self.queue + np.subtract(signal, step.signal), 0.0)
+        step.signal = signal
 
     def price(self) -> Array:
         """Return eta lambda, (N,): what one unit of each limit's g is worth, in units of the objective."""
@@ -162,5 +172,3 @@ class PDCBO(ModelBased):
     def _restore_extra(self, state: Mapping[str, Any]) -> None:
         super()._restore_extra(state)
         self.queue = np.array(state["queue"], dtype=float).reshape(len(self.problem.limits))
-
-

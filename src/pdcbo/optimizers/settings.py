@@ -53,7 +53,7 @@ class Setting:
         return start, length
 
     def restarts(self) -> bool:
-        """Tell whether the next step is the first of a new epoch of the doubling trick."""
+        """Tell whether the next step to be asked for is the first of a new epoch of the doubling trick."""
         step = self.optimizer.step
         return bool(self.optimizer.doubling) and step > 0 and self.epoch()[0] == step
 

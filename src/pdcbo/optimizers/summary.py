@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pdcbo.optimizers.ledger import measured
+
 if TYPE_CHECKING:
     from pdcbo.optimizers.base import Optimizer
 
@@ -27,6 +29,19 @@ def describe(optimizer: Optimizer) -> Summary:
     return summary
 
 
+def brief(optimizer: Optimizer) -> str:
+    """Return one line: the step, each average against its limit with its price, and what is pending."""
+    data = facts(optimizer)
+    parts = [f"step {data['step']} " + ("in endless operation" if data["horizon"] is None else f"of {data['horizon']}")]
+    if data["average_objective"] is not None:
+        parts.append(f"cost average {data['average_objective']:.6g}")
+    for label, c in data["constraints"].items():
+        average = "not measured yet" if c["average"] is None else f"average {c['average']:.6g}"
+        price = f", price {c['price']:.4g} a unit" if "price" in c else ""
+        parts.append(f"{label} {average}, limit {'<=' if c['side'] == 'upper' else '>='} {c['limit']:.6g}{price}")
+    return "; ".join([*parts, f"{len(data['pending'])} pending"])
+
+
 def facts(optimizer: Optimizer) -> dict[str, Any]:
     """Return the summary as JSON data."""
     history = optimizer.ledger.history()
@@ -39,8 +54,8 @@ def facts(optimizer: Optimizer) -> dict[str, Any]:
         if queue is not None and prices is not None:
             constraints[label] |= {"queue": float(queue[i]), "price": float(prices()[i])}
     outside: dict[str, int] = {}
-    for step in history:
-        for name in step.suggestion.outside:
+    for step in optimizer.ledger.steps.values():
+        for name in step.outside if step.status != "dropped" else ():
             outside[name] = outside.get(name, 0) + 1
     return {
         "optimizer": optimizer.name,
@@ -48,7 +63,7 @@ def facts(optimizer: Optimizer) -> dict[str, Any]:
         "horizon": optimizer.horizon,
         "average_objective": float(np.mean(costs)) if costs else None,
         "last_objective": costs[-1] if costs else None,
-        "unmeasured_steps": sum(s.status == "unmeasured" for s in history),
+        "unmeasured_steps": sum(not measured(s.y) for s in history),
         "constraints": constraints,
         "context_outside_range": outside,
         "pending": [{"id": s.id, "parameters": s.parameters, "context": s.context} for s in optimizer.pending],
@@ -96,9 +111,7 @@ def _constraint_sentences(label: str, c: dict[str, Any]) -> list[str]:
             )
     if "price" in c:
         if c["price"] > 0.0:
-            lines.append(
-                f"    debt {c['queue']:.4g}: one unit less of {label} is now worth a cost of {c['price']:.4g}"
-            )
+            lines.append(f"    debt {c['queue']:.4g}: one unit less of {label} is now worth a cost of {c['price']:.4g}")
         else:
             lines.append("    no debt: the limit does not bind, the cost alone decides")
     return lines
