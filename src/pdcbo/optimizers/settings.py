@@ -12,7 +12,6 @@ from math import sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.stats import qmc
 
 from pdcbo.confidence import TheoremConstants, beta_sqrt, horizon_needed, planned_gain, theorem_constants
 from pdcbo.problem import Array
@@ -138,6 +137,8 @@ class TheoremSetting(PaperSetting):
         if missing:
             raise ValueError(f"setting='theorem' needs {', '.join(missing)}")
         # Gains are planned on an even spread over the box of parameters and context.
+        from scipy.stats import qmc  # imported here: it doubles the time to import the package
+
         points = qmc.Sobol(len(problem.variables), scramble=False).random(512)
         self._gains = [planned_gain(h.kernel, points, h.noise_var) for h in models.hyper]
 
