@@ -42,7 +42,8 @@ def running_average(g: Array) -> Array:
 
 def violation(g: Array) -> Array:
     """Return the violation (3b) after each step, (T,): the norm of the positive part of the running totals."""
-    return np.linalg.norm(np.maximum(cumulative(g), 0.0), axis=1)
+    norm: Array = np.sqrt((np.maximum(cumulative(g), 0.0) ** 2).sum(axis=1))
+    return norm
 
 
 class Regret(NamedTuple):

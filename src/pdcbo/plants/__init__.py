@@ -6,11 +6,9 @@ from collections.abc import Callable
 
 from pdcbo.plants.base import Outcome, Plant, SimulatedPlant
 from pdcbo.plants.gp_sample import GPSample
+from pdcbo.plants.suite import SUITE
 from pdcbo.plants.williams_otto import WilliamsOtto
 
-PLANTS: dict[str, Callable[..., Plant]] = {
-    "gp-sample": GPSample,
-    "williams-otto": WilliamsOtto,
-}
+PLANTS: dict[str, Callable[..., Plant]] = {**SUITE, "gp-sample": GPSample, "williams-otto": WilliamsOtto}
 
-__all__ = ["PLANTS", "Outcome", "Plant", "SimulatedPlant"]
+__all__ = ["PLANTS", "SUITE", "Outcome", "Plant", "SimulatedPlant"]

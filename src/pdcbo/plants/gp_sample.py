@@ -126,11 +126,11 @@ class GPSample(SimulatedPlant):
         weights = self._memory[1]
         if theta.ndim == 3:
             return self._draw.pairs(theta, weights if weights.ndim == 3 else weights[None])
-        features = self._draw.features(theta)
-        if weights.ndim == 2:
-            return features @ weights.T
-        T, n, R = weights.shape  # a table: one large product instead of many thin ones
-        return (weights.reshape(T * n, R) @ features.T).reshape(T, n, -1).swapaxes(1, 2)
+        # One large product instead of many thin ones, over as many candidates at once as fit 16 MB of features.
+        flat = weights.reshape(-1, weights.shape[-1])
+        size = max(1, 2_000_000 // flat.shape[1])
+        parts = [flat @ self._draw.features(theta[i : i + size]).T for i in range(0, len(theta), size)]
+        return np.concatenate(parts, axis=1).reshape(*weights.shape[:-1], len(theta)).swapaxes(-1, -2)
 
     def response(self, p: dict[str, Array], c: dict[str, Array]) -> tuple[Array, ...]:
         """Return the functions at columns in plant units."""
@@ -160,7 +160,7 @@ class _LevelPath(ContextPath):
     def __init__(self, path: ContextPath, levels: int) -> None:
         if levels < 2:
             raise ValueError(f"context_levels must be at least 2, got {levels!r}")
-        self._path, self._levels = path, levels
+        self.name, self._path, self._levels = path.name, path, levels
 
     def __call__(self, t: int) -> Array:
         """Return the context of step t: each coordinate in one of so many equal cells, moved to the cell's level."""
