@@ -123,9 +123,11 @@ def fit(
     objective = _Likelihood(X, (y - offset) / unit, start.kernel, priors, noise_std and noise_std / unit)
     lengths = np.log(start.kernel.length_scales)
     medians = objective.length_median
-    starts = [np.append(lengths, np.log(start.noise_var)), np.append(medians, np.log(priors.noise))]
+    # Long length scales with much noise and short ones with little are two optima; one look each tells which is near.
+    scan = [np.append(medians - shorter, np.log(priors.noise)) for shorter in (0.0, 1.0, 2.0, 3.0)]
+    starts = [np.append(lengths, np.log(start.noise_var)), min(scan, key=lambda p: objective(p)[0])]
     if len(y) <= 128:
-        starts.append(np.append(medians - 1.5, np.log(priors.noise)))
+        starts.append(scan[0])
     bounds = [tuple(np.log(LENGTH_RANGE))] * len(lengths) + [tuple(np.log(NOISE_RANGE))]
     low, high = np.array(bounds).T
     best = min(
