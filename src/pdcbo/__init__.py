@@ -1,5 +1,7 @@
 """Tune running control systems online: contextual Bayesian optimisation with time-average constraints."""
 
+from typing import Any
+
 from pdcbo.certificates import Certificate
 from pdcbo.loop import Record, run
 from pdcbo.models import Model
@@ -26,6 +28,21 @@ __all__ = [
     "Random",
     "Real",
     "Record",
+    "Study",
     "Suggestion",
+    "connect",
     "run",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what needs a database or the network when it is first used."""
+    if name == "Study":
+        from pdcbo.store import Study
+
+        return Study
+    if name == "connect":
+        from pdcbo.client import connect
+
+        return connect
+    raise AttributeError(f"module 'pdcbo' has no attribute {name!r}")

@@ -1,0 +1,251 @@
+"""The two databases behind a journal: SQLite (a file) and PostgreSQL (a server that several machines share).
+
+A backend runs statements with `?` for values and gives transactions that write. Nothing is acknowledged before COMMIT
+has returned, and COMMIT returns once the data are on disk:
+
+    SQLite       WAL with synchronous=FULL; BEGIN IMMEDIATE, so that two writers queue instead of failing half-way
+    PostgreSQL   synchronous_commit=on; the study's row is locked by the journal, so that writers of one study queue
+
+After an error inside a transaction the connection is given up and opened again at the next use: what a database says
+about a transaction whose commit failed is not to be relied on.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from threading import RLock
+from typing import Any, ClassVar, Protocol
+from urllib.parse import unquote, urlsplit
+
+from pdcbo.store.schema import VERSION, migrate
+
+BUSY_SECONDS = 30.0
+
+
+class StoreError(RuntimeError):
+    """Say that the store could not be read or written; nothing of the call was acknowledged, and it may be repeated."""
+
+
+class Backend(Protocol):
+    """What a journal needs of a database."""
+
+    lock_clause: str
+
+    def execute(self, sql: str, values: tuple[Any, ...] = ()) -> list[Any]:
+        """Run one statement and return its rows."""
+        ...
+
+    def transaction(self) -> Any:
+        """Return a context manager: committed to disk at its end, undone on any error."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection; the next use opens it again."""
+        ...
+
+
+class _Base:
+    """One connection that is opened when needed and given up after an error; calls from several threads queue."""
+
+    words: ClassVar[dict[str, str]]
+    has_schema: ClassVar[str]
+    lock_clause = ""
+    errors: tuple[type[BaseException], ...] = ()
+
+    def __init__(self, where: str, schema: int = VERSION) -> None:
+        self.where = where
+        self._schema = schema
+        self._lock = RLock()
+        self._connection: Any = None
+        self._inside = False
+
+    def execute(self, sql: str, values: tuple[Any, ...] = ()) -> list[Any]:
+        """Run one statement and return its rows."""
+        with self._lock:
+            if self._inside:
+                return self._run(sql, values)
+            try:
+                self._open()
+                return self._run(sql, values)
+            except self.errors as error:
+                self.close()
+                raise self._explain(error) from error
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Commit to disk at the end, or undo everything on any error."""
+        with self._lock:
+            if self._inside:
+                yield
+                return
+            try:
+                self._open()
+                self._begin()
+                self._inside = True
+                yield
+                self._run("COMMIT", ())
+                self._inside = False
+            except BaseException as error:
+                self._inside = False
+                if isinstance(error, self.errors):
+                    self.close()
+                    raise self._explain(error) from error
+                self._undo()
+                raise
+
+    def close(self) -> None:
+        """Close the connection; the next use opens it again."""
+        with self._lock:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                with suppress(*self.errors):
+                    connection.close()
+
+    def _undo(self) -> None:
+        try:
+            self._run("ROLLBACK", ())
+        except self.errors:
+            self.close()
+
+    def _open(self) -> None:
+        if self._connection is not None:
+            return
+        self._connection = self._connect()
+        try:
+            if not self._run(self.has_schema) or self._version() != self._schema:
+                self._begin()
+                self._lock_schema()
+                migrate(self._run, self.words, self._schema)
+                self._run("COMMIT", ())
+        except BaseException:
+            self.close()
+            raise
+
+    def _version(self) -> int:
+        return int(self._run("SELECT MAX(version) FROM schema_version")[0][0] or 0)
+
+    def _lock_schema(self) -> None:
+        """Keep two processes from creating the same tables; where a transaction locks the whole store, it does."""
+
+    def _explain(self, error: BaseException) -> StoreError:
+        return StoreError(f"the store {self.where} failed: {error}; nothing was acknowledged, the call may be repeated")
+
+    def _connect(self) -> Any:
+        raise NotImplementedError
+
+    def _begin(self) -> None:
+        raise NotImplementedError
+
+    def _run(self, sql: str, values: tuple[Any, ...] = ()) -> list[Any]:
+        raise NotImplementedError
+
+
+def connect_sqlite(path: str) -> Any:
+    """Open a file with the standard library's SQLite; transactions are stated, never implied."""
+    return sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS)
+
+
+class SqliteBackend(_Base):
+    """A file.
+
+    Args:
+        path: of the file; it is created where it does not exist.
+        connect: opens the file; fault tests pass a driver whose file system fails.
+        errors: the driver's errors.
+        synchronous: "FULL"; the power-cut test passes "NORMAL" to show that it would notice.
+    """
+
+    words: ClassVar = {"serial": "INTEGER PRIMARY KEY", "bigint": "INTEGER", "double": "REAL"}
+    has_schema = "SELECT 1 FROM sqlite_master WHERE name = 'schema_version'"
+
+    def __init__(
+        self,
+        path: str,
+        connect: Callable[[str], Any] = connect_sqlite,
+        errors: tuple[type[BaseException], ...] = (sqlite3.Error,),
+        synchronous: str = "FULL",
+        schema: int = VERSION,
+    ) -> None:
+        super().__init__(path, schema)
+        self.errors = errors
+        self._connect_path = connect
+        self._synchronous = synchronous
+
+    def _connect(self) -> Any:
+        connection = self._connect_path(self.where)
+        try:
+            connection.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
+            mode = connection.execute("PRAGMA journal_mode = WAL").fetchall()[0][0]
+            connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+            connection.execute("PRAGMA foreign_keys = ON")
+        except BaseException:
+            with suppress(*self.errors):
+                connection.close()
+            raise
+        if mode != "wal":
+            connection.close()
+            raise StoreError(f"the file system of {self.where} cannot hold a write-ahead log (journal mode {mode})")
+        return connection
+
+    def _begin(self) -> None:
+        self._run("BEGIN IMMEDIATE", ())
+
+    def _run(self, sql: str, values: tuple[Any, ...] = ()) -> list[Any]:
+        return list(self._connection.execute(sql, values).fetchall())
+
+
+class PostgresBackend(_Base):
+    """A server, by a `postgresql://user@host/database` address."""
+
+    words: ClassVar = {"serial": "BIGSERIAL PRIMARY KEY", "bigint": "BIGINT", "double": "DOUBLE PRECISION"}
+    lock_clause = " FOR UPDATE"
+    has_schema = "SELECT 1 WHERE to_regclass('schema_version') IS NOT NULL"
+
+    def __init__(self, url: str, schema: int = VERSION) -> None:
+        import psycopg
+
+        super().__init__(url, schema)
+        self.errors = (psycopg.Error,)
+
+    def _connect(self) -> Any:
+        import psycopg
+
+        connection = psycopg.connect(self.where, autocommit=True, connect_timeout=10)
+        connection.execute("SET synchronous_commit = on")
+        return connection
+
+    def _lock_schema(self) -> None:
+        self._run("SELECT pg_advisory_xact_lock(7302266)")
+
+    def _begin(self) -> None:
+        self._run("BEGIN", ())
+
+    def _run(self, sql: str, values: tuple[Any, ...] = ()) -> list[Any]:
+        cursor = self._connection.execute(sql.replace("?", "%s"), values)
+        return cursor.fetchall() if cursor.description is not None else []
+
+    def _explain(self, error: BaseException) -> StoreError:
+        where = urlsplit(self.where)
+        shown = f"{where.scheme}://{where.hostname}{where.path}"  # no user name, no password in messages
+        return StoreError(f"the store {shown} failed: {error}; nothing was acknowledged, the call may be repeated")
+
+
+def backend(url: str | os.PathLike[str]) -> Backend:
+    """Return the backend of `sqlite:///relative.db`, `sqlite:////absolute.db`, `postgresql://...` or a file's path.
+
+    Raises:
+        ValueError: the address is of another kind.
+    """
+    text = os.fspath(url)
+    if text.startswith("sqlite:///"):
+        path = unquote(text.removeprefix("sqlite:///"))
+        if path and ":memory:" not in path:
+            return SqliteBackend(path)
+    elif text.startswith(("postgresql://", "postgres://")):
+        return PostgresBackend(text)
+    elif "://" not in text and text:
+        return SqliteBackend(text)
+    raise ValueError(f"store must be sqlite:///file.db, postgresql://user@host/database or a file's path, got {text!r}")

@@ -1,0 +1,141 @@
+"""The core of a study: its record and its optimizer as followers of the journal, appending, checkpoints.
+
+Locks are taken in one order: the follower's (the optimizer), the study's (the record), the database's. Whoever holds
+the record never waits for a model.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import RLock
+from typing import Any
+
+from pdcbo.optimizers import Optimizer
+from pdcbo.store.failpoints import failpoint
+from pdcbo.store.follower import FORMAT, Follower, Worker
+from pdcbo.store.journal import Event, Journal
+from pdcbo.store.replay import Record
+from pdcbo.store.values import as_key
+
+CHECKPOINT_EVENTS = 200
+CHECKPOINT_SECONDS = 0.25
+
+
+class Conflict(ValueError):  # noqa: N818
+    """Say that a call contradicts an earlier one: another result for a settled suggestion, or a key used before."""
+
+
+class StudyCore:
+    """What a study does that no user calls."""
+
+    def __init__(self, journal: Journal, name: str, study: int) -> None:
+        self.name = name
+        self.journal = journal
+        self._id = study
+        self._lock = RLock()
+        self._follower = Follower(journal, study)
+        self._worker = Worker()
+        self._record: Record | None = None
+        self._checkpointing = False
+        self.checkpoint_trouble: str | None = None
+
+    @contextmanager
+    def record(self) -> Iterator[Record]:
+        """Give what is on record, up to date; nobody changes it meanwhile. Read it only."""
+        with self._lock:
+            yield self._current()
+
+    @contextmanager
+    def optimizer(self) -> Iterator[Optimizer]:
+        """Give the optimizer with every event applied; nobody else uses it meanwhile. Read it only."""
+        with self._follower.caught_up() as (optimizer, _):
+            yield optimizer
+
+    def checkpoint(self) -> None:
+        """Shorten the replay that the next opening needs; the journal stays as it is."""
+        with self._follower.caught_up() as (optimizer, seq):
+            with self._lock:
+                record = self._current()
+                if record.seq != seq or seq == self._follower.checkpoint_seq:
+                    return
+                state = {"format": FORMAT, "record": record.state()}
+            state["optimizer"] = optimizer.state()
+            failpoint("checkpoint-begin")
+            self.journal.save_checkpoint(self._id, seq, state)
+            failpoint("checkpoint-done")
+            self._follower.checkpoint_seq, self._follower.replay_seconds = seq, 0.0
+
+    # Inside
+
+    def _current(self) -> Record:
+        """Return the record with every committed event applied."""
+        with self._lock:
+            if self._record is None:
+                self._record = self._load()
+            for event in self.journal.events(self._id, self._record.seq):
+                self._record.apply(event)
+            return self._record
+
+    def _load(self) -> Record:
+        created = self.journal.events(self._id, 0, 1)[0]
+        saved = self.journal.checkpoint(self._id)
+        if saved is not None and saved[1].get("format") == FORMAT:
+            self._follower.checkpoint_seq = saved[0]
+            return Record.restore(created.payload, saved[0], saved[1]["record"], saved[1]["optimizer"])
+        return Record(created.payload)
+
+    @contextmanager
+    def _writing(self) -> Iterator[Record]:
+        """Hold the study's write lock with an up-to-date record; after any failure to write, it is loaded again."""
+        with self._lock:
+            try:
+                with self.journal.writing(self._id) as latest:
+                    record = self._record
+                    yield self._current() if record is None or record.seq != latest else record
+            except (TypeError, ValueError, KeyError):
+                raise  # refused: nothing was changed
+            except BaseException:
+                self._record = None
+                raise
+
+    def _append(self, record: Record, kind: str, payload: dict[str, Any], key: str | None) -> None:
+        event = Event(record.seq + 1, kind, payload, key, time.time())
+        record.apply(event)
+        try:
+            self.journal.append(self._id, event)
+        except BaseException:
+            self._record = None
+            raise
+
+    def _order(self, record: Record, kind: str, payload: dict[str, Any], key: str | None) -> None:
+        key = as_key(key)
+        if key is not None and (known := self.journal.by_key(self._id, key)) is not None:
+            if (known.kind, known.payload) != (kind, payload):
+                raise Conflict(f"key {key!r} was used before for another call ({known.kind}); use a new one")
+            return
+        self._append(record, kind, payload, key)
+
+    def _command(self, kind: str, payload: dict[str, Any], key: str | None) -> None:
+        with self._writing() as record:
+            self._order(record, kind, payload, key)
+
+    def _checkpoint_if_due(self, record: Record) -> None:
+        follower = self._follower
+        new = record.seq - follower.checkpoint_seq
+        if self._checkpointing or new < 2:
+            return
+        if new >= max(CHECKPOINT_EVENTS, record.seq // 4) or follower.replay_seconds > CHECKPOINT_SECONDS:
+            self._checkpointing = True
+            self._worker.submit(self._checkpoint_quietly)
+
+    def _checkpoint_quietly(self) -> None:
+        """Write a checkpoint; a failure is shown as an alarm and never fails a call, since nothing rests on it."""
+        try:
+            self.checkpoint()
+            self.checkpoint_trouble = None
+        except Exception as error:
+            self.checkpoint_trouble = str(error)
+        finally:
+            self._checkpointing = False

@@ -1,0 +1,114 @@
+"""The optimizer of a study as a follower of its journal: built when first needed, caught up when asked.
+
+It reads what is committed and nothing else, so that it needs no part in any transaction. One thread at a time uses it;
+`Worker` runs what has a deadline in a thread of its own, which never keeps the process from ending.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any
+
+from pdcbo.optimizers import OPTIMIZERS, Optimizer
+from pdcbo.optimizers.base import STATE_VERSION
+from pdcbo.store.backends import StoreError
+from pdcbo.store.journal import Journal
+from pdcbo.store.replay import apply_to_optimizer, new_optimizer
+
+FORMAT = f"{STATE_VERSION}.1"
+
+
+class Follower:
+    """Holds the optimizer of one study.
+
+    Attributes:
+        trouble: in words, why the optimizer could not be built or brought up to date the last time, or None.
+        replay_seconds: the time that catching up took since the latest checkpoint.
+        checkpoint_seq: the seq of the latest checkpoint known here.
+    """
+
+    def __init__(self, journal: Journal, study: int) -> None:
+        self.journal, self.study = journal, study
+        self.trouble: str | None = None
+        self.replay_seconds = 0.0
+        self.checkpoint_seq = 0
+        self._lock = threading.RLock()
+        self._optimizer: Optimizer | None = None
+        self._seq = 0
+
+    @contextmanager
+    def caught_up(self) -> Iterator[tuple[Optimizer, int]]:
+        """Give the optimizer with every committed event applied, and the seq of the latest of them.
+
+        An error while it is built leaves no half-updated optimizer behind: the next use builds it again.
+        """
+        with self._lock:
+            started = time.perf_counter()
+            try:
+                if self._optimizer is None:
+                    self._optimizer = self._build()
+                for event in self.journal.events(self.study, self._seq):
+                    apply_to_optimizer(self._optimizer, event)
+                    self._seq = event.seq
+            except StoreError:
+                raise
+            except BaseException as error:
+                self.discard(error)
+                raise
+            self.replay_seconds += time.perf_counter() - started
+            yield self._optimizer, self._seq
+
+    def discard(self, error: BaseException) -> None:
+        """Give up an optimizer that failed; the next use builds it again from the journal."""
+        with self._lock:
+            self._optimizer = None
+            self.trouble = f"{type(error).__name__}: {error}"
+
+    def _build(self) -> Optimizer:
+        self.replay_seconds = 0.0
+        saved = self.journal.checkpoint(self.study)
+        if saved is not None and saved[1].get("format") == FORMAT:
+            self._seq, state = saved[0], saved[1]["optimizer"]
+            self.checkpoint_seq = self._seq
+            return OPTIMIZERS[state["optimizer"]].restore(state)
+        self._seq = 0
+        return new_optimizer(self.journal.events(self.study, 0, 1)[0].payload)
+
+
+class Worker:
+    """Runs jobs one after the other in a thread that does not outlive the process."""
+
+    def __init__(self) -> None:
+        self._jobs: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def submit(self, job: Callable[[], Any]) -> Future[Any]:
+        """Queue a job; a job that is cancelled before its turn never runs."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="pdcbo-model", daemon=True)
+            self._thread.start()
+        future: Future[Any] = Future()
+        self._jobs.put((future, job))
+        return future
+
+    def stop(self, seconds: float) -> None:
+        """Let queued jobs end, and wait for them that long."""
+        if self._thread is not None:
+            self._jobs.put(None)
+            self._thread.join(seconds)
+            self._thread = None
+
+    def _work(self) -> None:
+        while (item := self._jobs.get()) is not None:
+            future, job = item
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(job())
+            except BaseException as error:
+                future.set_exception(error)

@@ -1,0 +1,169 @@
+"""What an event does: to an optimizer, and to the records around it.
+
+The journal's events are applied to two replicas:
+
+    the optimizer   models, dual, ledger: as heavy as its models are; it lags behind and catches up when it is asked
+    the record      the same ledger without models (`Book`), guards, times, orders: always up to date, so that a tell
+                    is checked and acknowledged without waiting for any model
+
+An ask is not computed again: the event carries the step as it was proposed, and replay enters that. So the replay of a
+journal is cheap, and a rebuilt optimizer has the state, to the last bit, of one that was never interrupted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from numpy.random import Generator
+
+from pdcbo.guards import Guards
+from pdcbo.optimizers import OPTIMIZERS, Optimizer
+from pdcbo.optimizers.base import Bounds
+from pdcbo.optimizers.ledger import PENDING, Ledger, Step
+from pdcbo.problem import Array, Constraint, Problem, Scalar
+from pdcbo.store.journal import Event
+
+SETTLED = ("tell", "fail")
+
+
+class Book(Optimizer):
+    """An optimizer that keeps the ledger and proposes nothing: what all optimizers accept or refuse, it does."""
+
+    name = "book"
+
+    def _choose(self, z: Array, rng: Generator) -> tuple[Array, Bounds]:
+        raise NotImplementedError("the book proposes nothing")
+
+
+def new_optimizer(created: Mapping[str, Any]) -> Optimizer:
+    """Return the optimizer that the first event of a study describes."""
+    return OPTIMIZERS[created["optimizer"]](
+        Problem.from_json(created["problem"]),
+        horizon=created["horizon"],
+        seed=created["seed"],
+        delta=created["delta"],
+        **created["settings"],
+    )
+
+
+def constraint_changes(limits: Mapping[str, Any]) -> dict[str, Any]:
+    """Read limits from JSON: a number, or both sides of a constraint."""
+    return {name: Constraint(**spec) if isinstance(spec, Mapping) else spec for name, spec in limits.items()}
+
+
+def apply_to_optimizer(optimizer: Optimizer, event: Event) -> None:
+    """Do to an optimizer what an event says; events of the guards mean nothing to it."""
+    p = event.payload
+    match event.kind:
+        case "ask":
+            optimizer.adopt(Step.from_json(p["step"]))
+        case "tell":
+            optimizer.tell(p["id"], p["objective"], p["constraints"], applied=p["applied"], context=p["context"])
+        case "fail":
+            optimizer.fail(p["id"], p["reason"], applied=p["applied"])
+        case "correct":
+            optimizer.correct(p["id"], **{k: p[k] for k in ("objective", "constraints") if k in p})
+        case "observe":
+            optimizer.observe_table(p["rows"])
+        case "limits":
+            optimizer.set_limits(constraint_changes(p["limits"]))
+
+
+class Record:
+    """Everything about a study but its models; see the module.
+
+    Attributes:
+        seq: the latest event it has seen.
+        created: the payload of the first event.
+        book: the ledger's keeper.
+        guards: in force now.
+        paused: the reason of a pause, or None.
+        known_good: parameters to return to, or None.
+        returning: the next suggestions are the known-good parameters.
+        notes: suggestion id -> what the ledger does not hold: times, origin, words of the guards, the settling event.
+        last: the parameters that were applied last.
+        warm: the number of rows of past operation learned from.
+    """
+
+    def __init__(self, created: Mapping[str, Any]) -> None:
+        self.seq = 0
+        self.created = dict(created)
+        problem = Problem.from_json(created["problem"])
+        self.book = Book(problem, horizon=created["horizon"], seed=created["seed"], delta=created["delta"])
+        self.guards = Guards.from_json(created["guards"]).check(problem)
+        self.paused: str | None = None
+        self.known_good: dict[str, Scalar] | None = None
+        self.returning = False
+        self.notes: dict[int, dict[str, Any]] = {}
+        self.last: dict[str, Scalar] | None = None
+        self.warm = 0
+
+    def apply(self, event: Event) -> None:
+        """Take account of the next event."""
+        assert event.seq == self.seq + 1, f"the journal has event {event.seq} after {self.seq}"
+        p = event.payload
+        apply_to_optimizer(self.book, event)
+        match event.kind:
+            case "ask":
+                self.notes[p["step"]["suggestion"]["id"]] = {
+                    "asked": event.time, "origin": p["origin"], "why": p["why"], "guarded": p["guarded"],
+                    "seen": p["seen"],
+                }  # fmt: skip
+            case "tell" | "fail":
+                note = self.notes[p["id"]]
+                note["settled"] = event.time
+                note[event.kind] = p
+                if event.kind == "tell" or p["applied"]:
+                    proposed = self.book.ledger.steps[p["id"]].suggestion.parameters
+                    self.last = {**proposed, **(p["applied"] or {})} if event.kind == "tell" else dict(proposed)
+            case "observe":
+                self.warm += len(p["rows"])
+            case "guards":
+                self.guards = Guards.from_json(p).check(self.book.problem)
+            case "pause":
+                self.paused = p["reason"] or "no reason given"
+            case "resume":
+                self.paused, self.returning = None, False
+            case "known-good":
+                self.known_good = p["parameters"]
+            case "return":
+                self.returning = True
+        self.seq = event.seq
+
+    def settled_as(self, suggestion: int) -> tuple[str, dict[str, Any]] | None:
+        """Return the kind and payload of the event that settled a suggestion, or None while it is pending."""
+        note = self.notes.get(suggestion, {})
+        return next(((kind, note[kind]) for kind in SETTLED if kind in note), None)
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint must hold beside the optimizer's state."""
+        return {
+            "guards": self.guards.to_json(),
+            "paused": self.paused,
+            "known_good": self.known_good,
+            "returning": self.returning,
+            "notes": [[k, dict(v)] for k, v in self.notes.items()],
+            "last": self.last,
+            "warm": self.warm,
+        }
+
+    @classmethod
+    def restore(
+        cls, created: Mapping[str, Any], seq: int, state: Mapping[str, Any], tuner: Mapping[str, Any]
+    ) -> Record:
+        """Return the record of a checkpoint; the ledger is in the optimizer's state."""
+        record = cls(created)
+        record.seq = seq
+        record.book.problem = Problem.from_json(tuner["problem"])
+        record.book.ledger = Ledger.restore(tuner["ledger"])
+        record.guards = Guards.from_json(state["guards"]).check(record.book.problem)
+        record.paused, record.returning = state["paused"], state["returning"]
+        record.known_good, record.last, record.warm = state["known_good"], state["last"], state["warm"]
+        record.notes = {int(k): v for k, v in state["notes"]}
+        return record
+
+    def pending(self) -> list[tuple[int, float]]:
+        """Return id and time of ask of every pending suggestion, oldest first."""
+        steps = self.book.ledger.steps
+        return [(i, note["asked"]) for i, note in self.notes.items() if steps[i].status == PENDING]
