@@ -1,0 +1,157 @@
+"""The models of all outputs: plant units, missing values, sharing, corrections, state."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+
+from pdcbo import Constraint, Model, Problem, Real
+from pdcbo.models import Models
+from pdcbo.problem import Array
+
+PROBLEM = Problem(
+    {"a": (10.0, 30.0), "b": Real(1.0, 100.0, log=True)}, {"z": (-5.0, 5.0)}, {"g": 4.0, "h": Constraint(lower=1.0)}
+)
+GIVEN = Model(length_scales={"a": 6.0, "b": 1.5, "z": 3.0}, variance=9.0, noise_var=0.04)
+
+
+def data(n: int, seed: int = 0, missing: float = 0.0) -> tuple[Array, Array]:
+    rng = np.random.default_rng(seed)
+    X = rng.random((n, 3))
+    Y = np.column_stack([50 + 5 * np.sin(3 * X[:, 0]), 4 + X[:, 1], 1e-4 * X[:, 2]]) + 1e-5 * rng.normal(size=(n, 3))
+    Y[rng.random((n, 3)) < missing] = math.nan
+    Y[np.isnan(Y).all(axis=1), 0] = 50.0
+    return X, Y
+
+
+def learned(X: Array, Y: Array, **kwargs: object) -> Models:
+    models = Models(PROBLEM, **kwargs)  # type: ignore[arg-type]
+    for x, y in zip(X, Y, strict=True):
+        models.add(x, y)
+    return models
+
+
+def test_given_hyper_parameters_are_in_plant_units() -> None:
+    """Against scikit-learn on inputs in plant units (the log one in logarithms) and targets less the prior mean."""
+    X, Y = data(40)
+    models = learned(X, Y, models=GIVEN)
+    A = np.random.default_rng(1).random((15, 3))
+    mean, std = models.predict(A)
+
+    def plant(P: Array) -> Array:
+        return np.column_stack([10 + 20 * P[:, 0], np.log(100.0) * P[:, 1], -5 + 10 * P[:, 2]])
+
+    kernel = ConstantKernel(9.0) * RBF([6.0, 1.5, 3.0])
+    for i, prior in enumerate([0.0, 4.0, 1.0]):  # 0 for the objective, the limit for a constraint
+        regressor = GaussianProcessRegressor(kernel, alpha=0.04, optimizer=None).fit(plant(X), Y[:, i] - prior)
+        expected_mean, expected_std = regressor.predict(plant(A), return_std=True)
+        np.testing.assert_allclose(mean[i], prior + expected_mean, atol=1e-8)
+        np.testing.assert_allclose(std[i], expected_std, atol=1e-8)
+
+
+@pytest.mark.parametrize("spec", [None, GIVEN])
+@pytest.mark.parametrize("missing", [0.0, 0.4])
+def test_state_gives_the_same_model_to_the_last_bit(spec: Model | None, missing: float) -> None:
+    candidates = np.random.default_rng(2).random((60, 2))
+    X, Y = data(90, missing=missing)
+    models = Models(PROBLEM, spec, candidates=candidates)
+    z = np.array([0.3])
+    for i, (x, y) in enumerate(zip(X, Y, strict=True)):
+        models.add(x, y)
+        if i % 7 == 0:
+            models.at(z)
+    again = Models(PROBLEM, spec, candidates=candidates)
+    again.restore(json.loads(json.dumps(models.state(), allow_nan=False)))
+    for left, right in ((models.at(z), again.at(z)), (models.predict(X[:9]), again.predict(X[:9]))):
+        assert (left[0] == right[0]).all()
+        assert (left[1] == right[1]).all()
+    models.add(X[0], Y[1])
+    again.add(X[0], Y[1])
+    assert (models.at(z)[0] == again.at(z)[0]).all()
+    assert models.state() == again.state()
+
+
+def test_an_output_learns_only_where_it_was_measured() -> None:
+    X, Y = data(50, missing=0.3)
+    joint = learned(X, Y, models=GIVEN)
+    A = np.random.default_rng(3).random((10, 3))
+    for i in range(3):
+        rows = ~np.isnan(Y[:, i])
+        alone = np.full_like(Y[rows], math.nan)
+        alone[:, i] = Y[rows, i]
+        single = learned(X[rows], alone, models=GIVEN)
+        np.testing.assert_allclose(joint.predict(A)[0][i], single.predict(A)[0][i], rtol=1e-10)
+        np.testing.assert_allclose(joint.predict(A)[1][i], single.predict(A)[1][i], rtol=1e-8)
+
+
+def test_corrections_and_late_values_are_as_if_told_at_once() -> None:
+    X, Y = data(30)
+    wrong = Y.copy()
+    wrong[4] += 3.0
+    wrong[7, 1] = math.nan
+    models = learned(X, wrong, models=GIVEN)
+    models.predict(X[:1])
+    models.replace(4, Y[4])
+    models.replace(7, Y[7])
+    expected = learned(X, Y, models=GIVEN)
+    A = np.random.default_rng(4).random((10, 3))
+    np.testing.assert_allclose(models.predict(A)[0], expected.predict(A)[0], rtol=1e-9)
+    np.testing.assert_allclose(models.predict(A)[1], expected.predict(A)[1], rtol=1e-7)
+    models.replace(7, np.array([Y[7, 0], math.nan, math.nan]))
+    assert len(models.rows[1]) == len(models.rows[2]) == 29
+
+
+def test_candidates_get_the_plain_posterior() -> None:
+    X, Y = data(100)
+    candidates = np.random.default_rng(5).random((40, 2))
+    models = learned(X, Y, candidates=candidates)
+    z = np.array([0.7])
+    plain = models.predict(np.hstack([candidates, np.full((40, 1), 0.7)]))
+    for got, expected in zip(models.at(z), plain, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-9)
+
+
+def test_scales_do_not_matter_to_what_is_learned() -> None:
+    """A cost in millions and a constraint in 1e-4: predictions scale with them."""
+    X, Y = data(60)
+    factor = np.array([1e6, 1e-4, 1e3])
+    plain, scaled = learned(X, Y), Models(PROBLEM.with_limits({"g": 4e-4, "h": 1e3}))
+    for x, y in zip(X, Y * factor, strict=True):
+        scaled.add(x, y)
+    A = np.random.default_rng(6).random((20, 3))
+    np.testing.assert_allclose(scaled.predict(A)[0] / factor[:, None], plain.predict(A)[0], rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"kernel": "rbf"}, ValueError, "kernel must be one of .*got 'rbf'"),
+        ({"length_scales": 1.0}, ValueError, "given together"),
+        ({"length_scales": -1.0, "variance": 1, "noise_var": 1}, ValueError, "length_scales must be above 0, got -1.0"),
+        (
+            {"length_scales": {"a": "x"}, "variance": 1, "noise_var": 1},
+            TypeError,
+            r"length_scales\['a'\] must be a number",
+        ),
+        ({"length_scales": 1, "variance": 0, "noise_var": 1}, ValueError, "variance must be above 0"),
+        ({"length_scales": 1, "variance": 1, "noise_var": math.inf}, ValueError, "noise_var must be a finite number"),
+        ({"mean": 1.0}, ValueError, "mean is given together"),
+    ],
+)
+def test_malformed_models_are_refused(arguments: dict, error: type, words: str) -> None:  # type: ignore[type-arg]
+    with pytest.raises(error, match=words):
+        Model(**arguments)
+
+
+def test_models_must_fit_the_problem() -> None:
+    with pytest.raises(ValueError, match="length_scales must name"):
+        Models(PROBLEM, Model(length_scales={"a": 1.0}, variance=1, noise_var=1))
+    with pytest.raises(ValueError, match=r"models\['k'\] is unknown; the outputs are"):
+        Models(PROBLEM, {"k": Model()})
+    with pytest.raises(TypeError, match=r"models\['g'\] must be a Model"):
+        Models(PROBLEM, {"g": "linear"})  # type: ignore[dict-item]
