@@ -1,0 +1,141 @@
+"""The command `pdcbo`: arguments only; every command hands over to a function of its own module."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+try:
+    import typer
+except ModuleNotFoundError:
+    sys.exit('the pdcbo command needs more than the library; install it with: pip install "pdcbo[experiments]"')
+
+app = typer.Typer(
+    help="Tune running systems online: low cost, with every constraint met on average.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Out = Annotated[Path, typer.Option(help="folder of results; a second call continues where the first was killed")]
+Seeds = Annotated[int, typer.Option(min=1, help="how many seeds")]
+FirstSeed = Annotated[int, typer.Option(min=0, help="the first seed")]
+Workers = Annotated[int | None, typer.Option(min=0, help="processes; by default one a core, 0 for none")]
+Quick = Annotated[bool, typer.Option("--quick", help="fewer seeds")]
+Options = Annotated[list[str] | None, typer.Option("--option", help="label.key=value, as often as needed")]
+
+
+@app.command("run")
+def run_command(
+    plant: Annotated[str, typer.Argument(help="the plant to tune")] = "williams-otto",
+    optimizer: Annotated[str, typer.Option(help="the optimizer")] = "pdcbo",
+    steps: Annotated[int, typer.Option(min=1, help="steps of the episode")] = 300,
+    seed: Annotated[int, typer.Option(min=0, help="of plant and optimizer")] = 0,
+    option: Options = None,
+    out: Out = Path("episode"),
+) -> None:
+    """Tune a simulated plant for one episode and watch it."""
+    from pdcbo.experiment.compare import parse_variants
+    from pdcbo.experiment.episode import run_episode
+
+    [variant] = parse_variants([optimizer], option or [])
+    typer.echo(run_episode(plant, variant, steps, seed, out))
+    typer.echo(f"\nfigure: {out / 'episode.png'}   text: {out / 'summary.txt'}")
+
+
+@app.command("compare")
+def compare_command(
+    plant: Annotated[str, typer.Argument(help="the plant")],
+    optimizers: Annotated[str, typer.Option(help="names, or label:name, with commas between")] = "pdcbo,cei,safeopt",
+    seeds: Seeds = 50,
+    first_seed: FirstSeed = 0,
+    steps: Annotated[int, typer.Option(min=1, help="steps of each run")] = 500,
+    option: Options = None,
+    workers: Workers = None,
+    out: Out = Path("comparison"),
+) -> None:
+    """Compare optimizers on one plant over many seeds."""
+    from pdcbo.experiment.compare import compare, parse_variants
+
+    variants = parse_variants(optimizers.split(","), option or [])
+    with _bar(f"{plant}: runs") as report:
+        compare(plant, variants, range(first_seed, first_seed + seeds), steps, out, workers=workers, report=report)
+    typer.echo((out / "summary.md").read_text())
+
+
+@app.command("bench")
+def bench_command(
+    out: Out = Path("bench"),
+    quick: Quick = False,
+    stacks: Annotated[str | None, typer.Option(help="which stacks, with commas between; all installed ones")] = None,
+) -> None:
+    """Time a step against the stacks people use."""
+    from pdcbo.bench import run
+
+    run(out, quick, None if stacks is None else stacks.split(","))
+
+
+@contextmanager
+def _bar(title: str) -> Iterator[Callable[[int, int], None]]:
+    """Show how many jobs are done and an estimate of the time left."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("[bold]{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+        TextColumn("gone,"), TimeRemainingColumn(), TextColumn("left"),
+    )  # fmt: skip
+    with Progress(*columns) as progress:
+        task = progress.add_task(title, total=None)
+        yield lambda finished, total: progress.update(task, completed=finished, total=total)
+
+
+def _register_service() -> None:
+    """Add the service's commands, if what they need is installed."""
+    try:
+        from pdcbo.service.commands import register
+    except ModuleNotFoundError as error:
+        missing = str(error.name)
+
+        @app.command("serve", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+        def serve() -> None:
+            """Run the service (not installed)."""
+            typer.echo(f'{missing} is not installed; install it with: pip install "pdcbo[service]"', err=True)
+            raise typer.Exit(1)
+
+        return
+    register(app)
+
+
+_register_service()
+
+
+def main() -> None:
+    """Run the command; what the user got wrong is one line, not a traceback.
+
+    Small steps are several times slower with more than one BLAS thread, and the number cannot be changed once NumPy is
+    loaded, so unless it was set by the user the command starts itself again with one.
+    """
+    if "OPENBLAS_NUM_THREADS" not in os.environ:
+        os.environ.update(dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1"))
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+    try:
+        app()
+    except ModuleNotFoundError as error:
+        sys.exit(f'{error.name} is not installed; install it with: pip install "pdcbo[experiments]"')
+    except (ValueError, TypeError, RuntimeError) as error:
+        sys.exit(f"pdcbo: {error}")
+
+
+if __name__ == "__main__":
+    main()
