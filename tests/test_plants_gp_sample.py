@@ -34,7 +34,7 @@ def test_tensor_covariance_in_several_dimensions(length: float) -> None:
     x = 20 * u - 10
     draw = plant._draw
     left, right = draw.features(x[:, :-1]), np.stack([a(x[:, n - 1]) for a in draw._right], axis=-1)[..., 0]
-    phi = 2.0 ** 0.5 * np.einsum("ar,as->ars", left, right).reshape(len(x), -1)
+    phi = 2.0**0.5 * np.einsum("ar,as->ars", left, right).reshape(len(x), -1)
     assert np.abs(phi @ phi.T - plant.kernel.matrix(u, u)).max() <= plant.tolerance
 
 

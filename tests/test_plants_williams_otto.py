@@ -30,6 +30,13 @@ def test_check_values(feed: float, temperature: float, x_a: float, x_g: float, c
         assert truth.objective == pytest.approx(cost, abs=6e-3)
 
 
+def test_flipped_limits_give_the_published_figures_lines() -> None:
+    plant = WilliamsOtto(flipped=True)
+    z = np.full(4, 0.5)
+    g = plant.rows(plant.values(plant.problem.encode_parameters({"feed_rate": 4.1, "temperature": 81.2})[None], z))[0]
+    np.testing.assert_allclose(g, [-0.0051, -0.0118], atol=5e-5)
+
+
 def test_46_percent_of_the_box_is_feasible() -> None:
     plant = WilliamsOtto()
     y = plant.values(plant.candidates(), np.full(4, 0.5))

@@ -11,7 +11,6 @@ simulated plant knows its own noise-free answer, so it also knows the best that 
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -148,6 +147,8 @@ class SimulatedPlant(ABC):
 
     def _outcome(self, y: Array) -> Outcome:
         objective, *rest = y.tolist()
-        if not math.isfinite(objective):
-            raise ArithmeticError(f"the plant's formula gave an objective of {objective!r}")
+        if not np.isfinite(y).all():
+            raise ArithmeticError(
+                f"the plant's formula gave {dict(zip(self.problem.outputs, y.tolist(), strict=True))}"
+            )
         return Outcome(objective, dict(zip(self.problem.constraints, rest, strict=True)))

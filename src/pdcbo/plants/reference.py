@@ -26,6 +26,7 @@ Rows = Callable[[Array], Array]  # y (..., 1 + n) -> g (..., N)
 TABLE_ENTRIES = 200_000  # of a part of the table that is computed at once: it bounds what a plant needs in between
 CHUNK = 64  # contexts refined together
 SMALLEST_STEP = 1e-4  # of the range: the optimum is quadratic in it
+ENOUGH = 0.02  # a step h that gains less than this times h^2 times the objective's range is halved
 
 
 def candidate_grid(problem: Problem) -> Array:
@@ -97,17 +98,19 @@ def _refined(problem: Problem, values: Values, rows: Rows, z: Array, x: Array, y
     step = 1.5 * len(x[0]) ** (-1.0 / problem.n_theta)
     points = np.take_along_axis(x, starts[..., None], axis=1)
     feasible = np.all(g[np.arange(len(z)), best] <= 0, axis=1)
-    scale = np.abs(g).max(axis=(0, 1)) + np.finfo(float).tiny
+    scale = np.append(np.ptp(f), np.abs(g).max(axis=(0, 1))) + np.finfo(float).tiny
     for i in range(0, len(z), CHUNK):
         part = slice(i, i + CHUNK)
-        points[part, 1:] = _compass(problem, values, rows, z[part], points[part, 1:], phi[part, 1:], step)
+        points[part, 1:] = _compass(problem, values, rows, z[part], points[part, 1:], phi[part, 1:], scale[0], step)
         ok = i + np.flatnonzero(feasible[part])
         if problem.limits and len(ok):
             points[ok, 0] = _slide(problem, values, rows, z[ok], points[ok, 0], scale, step)
     return points
 
 
-def _compass(problem: Problem, values: Values, rows: Rows, z: Array, x: Array, phi: Array, step: float) -> Array:
+def _compass(
+    problem: Problem, values: Values, rows: Rows, z: Array, x: Array, phi: Array, range_f: float, step: float
+) -> Array:
     """Minimise f + phi' g from each of x (T, K, n): move to the best neighbour a step away, or halve the step."""
     T, K, n = x.shape
     moves = _moves(n)
@@ -117,31 +120,33 @@ def _compass(problem: Problem, values: Values, rows: Rows, z: Array, x: Array, p
             break
         near = problem.snap(x[:, :, None] + h * moves)
         y = values(near.reshape(T, -1, n), z[:, None]).reshape(T, K, len(moves), -1)
-        best = np.argmin(y[..., 0] + (rows(y) * phi[:, :, None]).sum(axis=-1), axis=2)
+        merit = y[..., 0] + (rows(y) * phi[:, :, None]).sum(axis=-1)
+        best = np.argmin(merit, axis=2)
         x = np.take_along_axis(near, best[..., None, None], axis=2)[:, :, 0]
-        h = np.where(best[..., None, None] == 0, 0.5 * h, h)
+        gain = merit[:, :, 0] - merit.min(axis=2)
+        h = np.where(gain[..., None, None] <= ENOUGH * h * h * range_f, 0.5 * h, h)
     return x
 
 
 def _slide(problem: Problem, values: Values, rows: Rows, z: Array, x: Array, scale: Array, step: float) -> Array:
     """Move feasible points x (T, n) as in compass search, with neighbours that break limits brought back to them.
 
-    A neighbour is brought back by two Gauss-Newton steps on the limits that it breaks, of size `scale` (N,), so that
-    the search follows a binding limit, or ends in the corner of several, where plain neighbours are all infeasible or
-    worse.
+    A neighbour is brought back by Gauss-Newton steps on the limits that it breaks, the last a little too long so
+    that it ends inside. So the search follows a binding limit, or ends in the corner of several, where plain
+    neighbours are all infeasible or worse. `scale` (1 + N,) is the size of the objective and of each limit.
     """
-    n, N = x.shape[1], len(scale)
-    moves = _moves(n)
+    n, N = x.shape[1], len(scale) - 1
+    moves, range_f, scale = _moves(n), scale[0], scale[1:]
     nudge = 1e-5 * np.concatenate([np.eye(n), -np.eye(n)])
     h = np.full((len(x), 1, 1), step)
-    for _ in range(30):
+    for _ in range(60):
         if (h < SMALLEST_STEP).all():
             break
         near = rows(values(x[:, None] + nudge, z[:, None])) / scale
         slope = ((near[:, :n] - near[:, n:]) / 2e-5).swapaxes(1, 2)[:, None]  # (T, 1, N, n)
         points = problem.snap(x[:, None] + h * moves)
-        for _ in range(2):
-            excess = rows(values(points, z[:, None])) / scale + 1e-10
+        for length in (1.0, 1.0, 1.2):
+            excess = length * rows(values(points, z[:, None])) / scale + 1e-10
             broken = excess > 0
             J = np.where(broken[..., None], slope, 0.0)
             normal = J @ J.swapaxes(-1, -2) + np.eye(N) * np.where(broken, 1e-12, 1.0)[..., None, :]
@@ -152,7 +157,8 @@ def _slide(problem: Problem, values: Values, rows: Rows, z: Array, x: Array, sca
         merit = np.where((rows(y) <= 0).all(axis=-1), y[..., 0], np.inf)
         best = np.argmin(merit, axis=1)
         x = points[np.arange(len(x)), best]
-        h = np.where(best[:, None, None] == 0, 0.5 * h, h)
+        gain = merit[:, 0] - merit.min(axis=1)
+        h = np.where(gain[:, None, None] <= ENOUGH * h * h * range_f, 0.5 * h, h)
     return x
 
 

@@ -76,6 +76,8 @@ class WilliamsOtto(SimulatedPlant):
         contexts: the context sequence.
         price_range: prices vary by this fraction about their normal values.
         noise: standard deviations of the noise on the cost and on the two mass fractions.
+        flipped: limit both mass fractions from below instead, the problem that the published second experiment
+            was run on because of a sign error.
     """
 
     def __init__(
@@ -85,13 +87,17 @@ class WilliamsOtto(SimulatedPlant):
         *,
         price_range: float = 0.2,
         noise: tuple[float, float, float] = (0.5, 5e-4, 5e-4),
+        flipped: bool = False,
     ) -> None:
         if not 0.0 < price_range < 1.0:
             raise ValueError(f"price_range must lie between 0 and 1, got {price_range!r}")
         problem = Problem(
             parameters={"feed_rate": (4.0, 7.0), "temperature": (70.0, 100.0)},
             context={n: (p * (1.0 - price_range), p * (1.0 + price_range)) for n, p in NORMAL_PRICES.items()},
-            constraints={"x_a": Constraint(upper=0.12, noise=noise[1]), "x_g": Constraint(upper=0.08, noise=noise[2])},
+            constraints={
+                name: Constraint(lower=limit, noise=sd) if flipped else Constraint(upper=limit, noise=sd)
+                for name, limit, sd in (("x_a", 0.12, noise[1]), ("x_g", 0.08, noise[2]))
+            },
         )
         super().__init__(problem, noise, seed=seed, contexts=contexts)
         self._known: tuple[Array, Array, dict[str, Array]] | None = None
