@@ -173,7 +173,7 @@ def test_lemma_1_covers_functions_of_full_norm() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_truncation_holds_for_every_kernel(family: str) -> None:
-    """|f(x)| <= C sqrt(k(x, x)): the ceiling is the largest k(x, x) in the cube, which is not the variance if linear."""
+    """|f(x)| <= C sqrt(k(x, x)): the ceiling is the largest k(x, x) in the cube."""
     problem = Problem({"a": (0, 1), "c": Choice(["x", "y", "z"])}, {"z": (0, 1)})
     kernel = kernel_for(problem, family, np.array([0.3, 0.7, 0.9]), 2.0)
     corners = np.array([[a, c, z] for a in (0, 0.5, 1) for c in (0, 0.5, 1) for z in (0, 0.5, 1)], dtype=float)

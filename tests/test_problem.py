@@ -32,7 +32,7 @@ def test_worst_values_become_the_largest_g() -> None:
         {"a": (0, 1)}, {}, {"u": Constraint(upper=1.0, worst=3.0), "l": Constraint(lower=1.0, worst=-1.0)}
     )
     assert [limit.worst for limit in problem.limits] == [2.0, 2.0]
-    with pytest.raises(ValueError, match="worst must lie on the far side of the limit 1.0, got 0.5"):
+    with pytest.raises(ValueError, match=r"worst must lie on the far side of the limit 1\.0, got 0\.5"):
         Constraint(upper=1.0, worst=0.5)
     with pytest.raises(ValueError, match="one-sided"):
         Constraint(upper=1.0, lower=0.0, worst=3.0)

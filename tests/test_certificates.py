@@ -1,0 +1,223 @@
+"""Certificates: arithmetic by hand, and coverage at all times at once with late and missing readings.
+
+Each coverage test counts the runs in which a bound was wrong at any step, the adversary's stopping time being the first
+such step. It fails if the count exceeds the 0.999 quantile of what the stated delta allows: a false alarm in at most one
+of a thousand sets of seeds, and the seeds are fixed.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import binom, norm
+
+from pdcbo import PDCBO, Constraint, Fixed, Model, Problem
+from pdcbo.certificates import mean_norm, noise_boundary, summed_posterior
+from pdcbo.gp import Posterior
+from pdcbo.kernels import Factor, Kernel
+from pdcbo.models import kernel_for
+
+
+def allowed(runs: int, delta: float) -> int:
+    return int(binom.ppf(1 - 1e-3, runs, delta))
+
+
+@pytest.mark.parametrize("alpha", [0.3, 0.05, 0.001])
+@pytest.mark.parametrize("planned", [1, 100, 10_000])
+def test_boundary_solves_its_equation(alpha: float, planned: int) -> None:
+    """2 sqrt(rho / (V + rho)) exp(s^2 / 2) Phi(s) = 1 / alpha with V = m sigma^2 and s = bound / sqrt(V + rho)."""
+    sigma = 0.7
+    rho = sigma**2 * planned / max(2 * math.log(1 / alpha), 1.0)
+    for m in (1, 10, 1000, 10**6):
+        V = m * sigma**2
+        s = float(noise_boundary(m, sigma, alpha, planned)) / math.sqrt(V + rho)
+        left = math.log(2) + 0.5 * math.log(rho / (V + rho)) + s * s / 2 + norm.logcdf(s)
+        assert left == pytest.approx(math.log(1 / alpha), abs=1e-8)
+
+
+@pytest.mark.parametrize("kind", ["gauss", "sign"])
+def test_boundary_holds_at_all_times_at_once(kind: str) -> None:
+    rng = np.random.default_rng(0)
+    runs, steps, alpha = 4000, 1000, 0.1
+    noise = rng.normal(size=(runs, steps)) if kind == "gauss" else rng.choice([-1.0, 1.0], size=(runs, steps))
+    bound = noise_boundary(np.arange(1.0, steps + 1), 1.0, alpha, 300.0)
+    crossed = int((np.cumsum(noise, axis=1) > bound).any(axis=1).sum())
+    assert crossed <= allowed(runs, alpha)
+    assert crossed >= 0.4 * alpha * runs  # it is not loose either
+    # A bound for one fixed time would be crossed far more often than alpha by who may choose when to look.
+    fixed = np.sqrt(np.arange(1.0, steps + 1)) * norm.ppf(1 - alpha)
+    assert (np.cumsum(noise, axis=1) > fixed).any(axis=1).mean() > 3 * alpha
+
+
+def test_boundary_is_near_the_fixed_time_bound() -> None:
+    """At the planned count, within a factor of 1.7 of the best bound for that time alone; and its average vanishes."""
+    best = norm.ppf(0.95) * math.sqrt(300)
+    assert best < noise_boundary(300, 1.0, 0.05, 300.0) < 1.7 * best
+    assert noise_boundary(10**8, 1.0, 0.05, 300.0) / 10**8 < 1e-3
+
+
+WORST = Problem(
+    {"a": (0.0, 1.0)},
+    {},
+    {"u": Constraint(upper=1.0, noise=0.1, worst=3.0), "l": Constraint(lower=5.0, noise=0.2, worst=-1.0)},
+)
+
+
+def test_stated_worst_values_by_hand() -> None:
+    tuner = Fixed(WORST, horizon=50, delta=0.1)
+    u, low = [0.5, None, 0.75, 0.25], [6.0, 7.0, None, None]
+    for a, b in zip(u, low, strict=True):
+        tuner.tell(tuner.ask(), None, {"u": a, "l": b})
+    tuner.fail(tuner.ask(), "sensor dead")
+    tuner.fail(tuner.ask(), "never ran", applied=False)
+    tuner.ask()  # pending: nobody knows whether it ran
+    certificate = tuner.certificate()
+    # delta = 0.1 is shared by two limits. u: three readings of five steps, two at the worst value 3.
+    noise = float(noise_boundary(3, 0.1, 0.05, 50.0))
+    bound = certificate["u"].observation
+    assert bound is not None
+    assert bound.value == pytest.approx((0.5 + 0.75 + 0.25 + 2 * 3.0 + noise) / 5, rel=1e-12)
+    assert bound.guaranteed
+    assert "2 unmeasured steps at the stated worst value 3" in bound.assumption
+    assert certificate["u"].average == pytest.approx(0.5)
+    assert (certificate["u"].steps, certificate["u"].measured, certificate["u"].limit) == (5, 3, 1.0)
+    assert not certificate["u"].holds
+    # l: two readings of five steps, three at the worst value -1; a lower bound on the average.
+    noise = float(noise_boundary(2, 0.2, 0.05, 50.0))
+    bound = certificate["l"].observation
+    assert bound is not None
+    assert bound.value == pytest.approx((6.0 + 7.0 - 3 * 1.0 - noise) / 5, rel=1e-12)
+
+
+def test_limits_changed_in_mid_course_by_hand() -> None:
+    """Two steps under 1, then two under 0.5, asked before the change or after; unmeasured ones likewise."""
+    tuner = Fixed(WORST, horizon=50, delta=0.1)
+    first, second = tuner.ask(), tuner.ask()
+    tuner.set_limits({"u": 0.5})
+    third, fourth = tuner.ask(), tuner.ask()
+    tuner.tell(fourth, None, {"u": 0.4, "l": 6.0})
+    tuner.tell(first, None, {"u": 0.9, "l": 6.0})
+    tuner.fail(second, "no reading")
+    tuner.fail(third, "no reading")
+    certificate = tuner.certificate()["u"]
+    assert certificate.limit == pytest.approx((1.0 + 1.0 + 0.5 + 0.5) / 4)
+    noise = float(noise_boundary(2, 0.1, 0.05, 50.0))
+    assert certificate.observation is not None
+    assert certificate.observation.value == pytest.approx((0.4 + 0.9 + 2 * 3.0 + noise) / 4, rel=1e-12)
+    with pytest.raises(ValueError, match=r"limits\['u'\]: worst must lie on the far side of the limit 4.0"):
+        tuner.set_limits({"u": 4.0})
+
+
+def test_without_a_stated_noise_the_certificate_says_so() -> None:
+    tuner = PDCBO(Problem({"a": (0.0, 1.0)}, {}, {"g": 0.5}), candidates=5)
+    rng = np.random.default_rng(0)
+    for _ in range(12):
+        s = tuner.ask()
+        tuner.tell(s, s.parameters["a"], {"g": 0.2 + 0.1 * rng.normal()})
+    certificate = tuner.certificate()["g"]
+    assert certificate.observation is not None
+    assert not certificate.observation.guaranteed
+    assert "estimated" in certificate.observation.assumption
+    assert certificate.posterior is not None
+    assert not certificate.posterior.guaranteed
+    assert Fixed(Problem({"a": (0.0, 1.0)}, {}, {"g": 0.5})).certificate()["g"].observation is None
+
+
+def test_certificates_of_nothing() -> None:
+    assert Fixed(Problem({"a": (0, 1)})).certificate() == {}
+    empty = Fixed(WORST).certificate()["u"]
+    assert (empty.average, empty.observation, empty.posterior, empty.steps) == (None, None, None, 0)
+    assert not empty.holds
+    with pytest.raises(ValueError, match="delta must lie between 0 and 1, got 1.5"):
+        Fixed(WORST).certificate(delta=1.5)
+
+
+def test_observation_coverage_late_missing_joint() -> None:
+    """Three limits, delta = 0.2 joint; readings come late and out of order, a third never; truth wanders.
+
+    Noise is Gaussian with the stated deviation and what is late or missing does not depend on it. The truth follows the
+    last readings, which an adversary may do: it rises after a run of luck.
+    """
+    problem = Problem(
+        {"a": (0.0, 1.0)},
+        {},
+        {"u": Constraint(upper=1.0, noise=0.5, worst=2.0), "b": Constraint(lower=-1.0, upper=1.0, noise=0.3)},
+    )
+    runs, delta, wrong = 250, 0.2, 0
+    for run in range(runs):
+        rng = np.random.default_rng([1, run])
+        tuner = Fixed(problem, horizon=40, delta=delta)
+        waiting: list[tuple[int, float, float]] = []
+        truths: list[tuple[float, float]] = []
+        luck, bad = 0.0, False
+        for _ in range(40):
+            u, b = float(np.clip(1.0 - luck, -2.0, 2.0)), float(rng.uniform(-1, 1))
+            waiting.append((tuner.ask().id, u, b))
+            while waiting and rng.random() < 0.5:
+                i, u, b = waiting.pop(int(rng.integers(len(waiting))))
+                seen = u + 0.5 * rng.normal()
+                luck = 0.5 * luck + (seen - u)
+                missing = rng.random() < 1 / 3
+                tuner.tell(i, None, {"u": None if missing else seen, "b": b + 0.3 * rng.normal()})
+                truths.append((u, b))
+                certificate = tuner.certificate()
+                mean_u, mean_b = np.mean(truths, axis=0)
+                values = {k: c.observation.value for k, c in certificate.items() if c.observation is not None}
+                assert len(values) == 3
+                bad |= values["u"] < mean_u or values["b.upper"] < mean_b or values["b.lower"] > mean_b
+        wrong += bad
+    assert wrong <= allowed(runs, delta)
+    assert wrong > 0  # three bounds that share delta are not all idle
+
+
+def _rkhs_run(seed: int, steps: int, delta: float) -> tuple[int, int]:
+    """Count the steps at which each kind of bound was wrong, for a g of known norm with missing readings."""
+    rng = np.random.default_rng([2, seed])
+    spec = Model(length_scales=0.3, variance=1.0, noise_var=0.04)
+    problem = Problem({"a": (0.0, 1.0)}, {"z": (0.0, 1.0)}, {"g": Constraint(upper=0.0, noise=0.2)})
+    tuner = PDCBO(problem, setting="paper", models=spec, candidates=15, norm_bounds=2.0, delta=delta, horizon=steps)
+    kernel = kernel_for(problem, "squared-exponential", np.array([0.3, 0.3]))
+    centres, weights = rng.random((6, 2)), rng.normal(size=6)
+    weights *= 2.0 / np.sqrt(weights @ kernel.matrix(centres, centres) @ weights)
+    truths: list[float] = []
+    wrong = [0, 0]
+    for t in range(steps):
+        s = tuner.ask({"z": rng.random()})
+        x = np.array([[s.parameters["a"], s.context["z"]]])
+        g = float(kernel.matrix(x, centres)[0] @ weights)
+        truths.append(g)
+        seen = None if t > 2 and rng.random() < 0.3 else g + 0.2 * rng.choice([-1.0, 1.0])
+        tuner.tell(s, x[0, 0], {"g": seen})
+        certificate = tuner.certificate()["g"]
+        for k, bound in enumerate((certificate.observation, certificate.posterior)):
+            if bound is not None:
+                assert bound.guaranteed
+                wrong[k] += bound.value < np.mean(truths)
+    return wrong[0], wrong[1]
+
+
+def test_posterior_coverage_with_missing_readings() -> None:
+    """Both kinds for a function of the stated norm; the observation certificate leans on the posterior where it must."""
+    runs, delta = 40, 0.2
+    results = [_rkhs_run(seed, 25, delta) for seed in range(runs)]
+    assert sum(o > 0 for o, _ in results) <= allowed(runs, delta)
+    assert sum(p > 0 for _, p in results) <= allowed(runs, delta)
+
+
+def test_summed_posterior_equals_the_dense_formula() -> None:
+    rng = np.random.default_rng(3)
+    X, y, P = rng.random((40, 2)), rng.normal(size=(40, 1)), rng.random((700, 2))
+    kernel = Kernel((Factor("matern-5/2", (0, 1), (0.4, 0.4)),), 1.3)
+    posterior = Posterior.build(kernel, 0.1, X, y)
+    mean, std = summed_posterior(posterior, 0, P)
+    inverse = np.linalg.inv(kernel.matrix(X, X) + 0.1 * np.eye(40))
+    k = kernel.matrix(P, X)
+    h = np.ones(700)
+    assert mean == pytest.approx(float(h @ k @ inverse @ y[:, 0]), rel=1e-9)
+    assert std == pytest.approx(np.sqrt(h @ (kernel.matrix(P, P) - k @ inverse @ k.T) @ h), rel=1e-8)
+    alpha = inverse @ y[:, 0]
+    assert mean_norm(posterior, 0) == pytest.approx(np.sqrt(alpha @ kernel.matrix(X, X) @ alpha), rel=1e-9)
+    # far below adding up the widths of single points
+    assert std < 0.5 * posterior.predict(P)[1].sum()
