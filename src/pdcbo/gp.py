@@ -59,7 +59,7 @@ class CholeskyFactor:
     def reserve(self, n: int) -> None:
         """Make room for n rows."""
         if n > len(self._L):
-            size = max(n, 2 * len(self._L))
+            size = max(n, len(self._L) * 3 // 2)
             L = np.zeros((size, size))
             L[: self.n, : self.n] = self.L
             self._L = L
@@ -85,7 +85,7 @@ class CholeskyFactor:
         n = self.n
         self.reserve(n + 1)
         self._L[n, :n] = row
-        self._L[n, n] = np.sqrt(max(diagonal + self.noise_var - row @ row, self.noise_var))
+        self._L[n, n] = max(diagonal + self.noise_var - float(row @ row), self.noise_var) ** 0.5
         self.n = n + 1
 
     def set_block(self, b: int, K: Array) -> None:

@@ -36,7 +36,8 @@ def _squared_exponential_slope(r2: Array, k: Array) -> Array:
 
 
 def _matern12(r2: Array) -> Array:
-    return np.exp(-np.sqrt(r2))
+    s: Array = np.sqrt(r2)
+    return np.exp(-s)
 
 
 def _matern12_slope(r2: Array, k: Array) -> Array:
@@ -44,21 +45,22 @@ def _matern12_slope(r2: Array, k: Array) -> Array:
 
 
 def _matern32(r2: Array) -> Array:
-    s = SQRT3 * np.sqrt(r2)
+    s: Array = SQRT3 * np.sqrt(r2)
     return (1.0 + s) * np.exp(-s)
 
 
 def _matern32_slope(r2: Array, k: Array) -> Array:
-    return -1.5 * np.exp(-SQRT3 * np.sqrt(r2))
+    s: Array = SQRT3 * np.sqrt(r2)
+    return -1.5 * np.exp(-s)
 
 
 def _matern52(r2: Array) -> Array:
-    s = SQRT5 * np.sqrt(r2)
+    s: Array = SQRT5 * np.sqrt(r2)
     return (1.0 + s + s * s / 3.0) * np.exp(-s)
 
 
 def _matern52_slope(r2: Array, k: Array) -> Array:
-    s = SQRT5 * np.sqrt(r2)
+    s: Array = SQRT5 * np.sqrt(r2)
     return -5.0 / 6.0 * (1.0 + s) * np.exp(-s)
 
 
@@ -101,14 +103,14 @@ class Factor:
         scaled = a - b
         scaled /= scale
         scaled *= scaled
-        return scaled  # type: ignore[no-any-return]
+        return scaled
 
     def _products(self, A: Array, B: Array, column: int) -> Array:
         scale = self.length_scales[self.columns.index(column)]
         a, b = A[:, column, None], B[None, :, column]
         if column in self.choices:
             return np.where(a == b, scale**-2.0, 0.0)
-        return ((a - 0.5) / scale) * ((b - 0.5) / scale)  # type: ignore[no-any-return]
+        return ((a - 0.5) / scale) * ((b - 0.5) / scale)
 
     def _total(self, A: Array, B: Array) -> Array:
         term = self._products if self.family == "linear" else self.squared_distances

@@ -5,56 +5,35 @@ context z. `docs/engine.md` explains with a figure what makes that cheap:
 
 1. k((theta, z), (theta', z')) = k_theta(theta, theta') k_z(z, z'): the part of the candidates is a table that grows by
    a column with each observation, and a new context only scales the table's columns.
-2. Where k_theta has low rank on the candidates, r pivots carry all M of them (`pdcbo.interpolation`).
-3. One triangular solve with r right-hand sides is all that grows with n^2; the variances follow from an r x r matrix.
+2. Where k_theta has low rank on the candidates, r features carry all M of them (`pdcbo.features`).
+3. One triangular solve with r right-hand sides is all that grows with n^2.
 
-    T (m, n)   k_theta(columns, data), the table of the m = M candidates or m = r pivots
+    T (m, n)   k_theta(candidates, data), m = M; or the features of the data, m = r
     s (n,)     k_z(data, z)
-    V (n, m)   L^-1 (T diag(s))',   mean = V' W,   var = k - sum_n V^2,   or through the weights w (M, r) of the pivots
-               mean = w V' W,   var_j = k - w_j' G w_j,   G = V' V
+    V (m, n)   (L^-1 (T diag(s))')',   mean = V W,   var = k - sum_n V^2   for m = M, or through the features phi
+               mean = phi V W,   var_j = k - 2 d_j - phi_j' V V' phi_j
+
+d_j is what the features leave of k_theta(c_j, c_j). Where the data determine candidate j they determine its missing
+part too, and the quadratic form then lacks 2 d_j; where they don't, 2 d_j is far below the variance.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import blas
 
+from pdcbo.features import Features, find, split
 from pdcbo.gp import Posterior
-from pdcbo.interpolation import Interpolation
-from pdcbo.kernels import Factor, Kernel
 from pdcbo.problem import Array
 
-# interpolation errors relative to the noise variance: keeps 1e-7 relative in std and 1e-8 in the mean (tests)
-TOLERANCE = 1e-10
+# what features may leave of the kernel, relative to the noise variance: keeps 1e-7 in std and 1e-8 in the mean (tests)
+TOLERANCE = 1e-8
+# noise variance, relative to the prior variance, below which rounding in the features' quadratic forms would show
+LEAST_NOISE = 3e-5
 # fewer observations than this are solved for all candidates, without a look at the rank
 FIRST = 64
 MAX_RANK = 400
-ANALYTIC = ("squared-exponential", "linear")
-
-
-def split(kernel: Kernel, n_theta: int) -> tuple[Kernel, Kernel] | None:
-    """Return k_theta and k_z with k = k_theta k_z, or None where the kernel has no such factors.
-
-    The columns of k_z are counted from the first context. A squared exponential over both kinds of columns is a
-    product itself, because it factorises over columns; other factors over both are not.
-    """
-    parts: list[list[Factor]] = [[], []]
-    for factor in kernel.factors:
-        kinds = {column < n_theta for column in factor.columns}
-        if len(kinds) == 2 and factor.family != "squared-exponential":
-            return None
-        for part, first, end in ((parts[0], 0, n_theta), (parts[1], n_theta, np.inf)):
-            own = [i for i, column in enumerate(factor.columns) if first <= column < end]
-            if own:
-                part.append(
-                    Factor(
-                        factor.family,
-                        tuple(factor.columns[i] - first for i in own),
-                        tuple(factor.length_scales[i] for i in own),
-                        frozenset(column - first for column in factor.choices if first <= column < end),
-                    )
-                )
-    return Kernel(tuple(parts[0]), kernel.variance), Kernel(tuple(parts[1]))
+# families without a kink at zero distance; the others have no low rank at these tolerances
+SMOOTH = ("squared-exponential", "linear")
 
 
 class CandidatePosterior:
@@ -73,13 +52,15 @@ class CandidatePosterior:
         self.candidates = np.ascontiguousarray(candidates, dtype=float)
         self.n_theta = self.candidates.shape[1]
         self._parts = split(posterior.kernel, self.n_theta)
-        self._interpolation: Interpolation | None = None
+        self._features: Features | None = None
         self._searched = False
+        self._index: dict[bytes, int] = {}
         self._served = 0
+        self._filled = 0
+        self._uses_features = False
+        self._start_table(len(self.candidates))
         if self._parts is not None:
             self._diagonal = self._parts[0].diagonal(self.candidates)
-            self._on_candidates = {row.tobytes() for row in self.candidates}
-            self._set_columns(self.candidates)
 
     @property
     def structured(self) -> bool:
@@ -87,9 +68,9 @@ class CandidatePosterior:
         return self._parts is not None
 
     @property
-    def rank(self) -> int:
-        """The number of right-hand sides that a solve has at the present number of observations."""
-        return len(self._columns) if self.structured else len(self.candidates)
+    def right_hand_sides(self) -> int:
+        """The number of right-hand sides m of the last solve."""
+        return len(self._table)
 
     def add(self, x: Array, y: Array) -> None:
         """Extend by one observation."""
@@ -101,19 +82,19 @@ class CandidatePosterior:
             contexts = np.broadcast_to(z, (len(self.candidates), len(z)))
             return self.posterior.predict(np.hstack([self.candidates, contexts]))
         self._extend()
-        n, m = self.posterior.n, len(self._columns)
+        n, m = self.posterior.n, len(self._table)
         here = np.asarray(z, dtype=float)[None]
-        scale = self._parts[1].matrix(self.posterior.X[:, self.n_theta :], here)[:, 0]
+        s = self._parts[1].matrix(here, self.posterior.X[:, self.n_theta :])[0]
         right = self._buffer[: m * n].reshape(m, n)
-        np.multiply(self._table[:, :n], scale, out=right)
+        np.multiply(self._table[:, :n], s, out=right)
         V = self.posterior.factor.solve(right.T, overwrite=True).T
         mean = V @ self.posterior.W
-        if self._interpolation is None or self._columns is self.candidates:
-            known = np.einsum("mn,mn->m", V, V)
+        prior = self._parts[1].diagonal(here)
+        if self._features is None or not self._uses_features:
+            variance = self._diagonal * prior - np.einsum("mn,mn->m", V, V)
         else:
-            mean = self._interpolation.weights @ mean
-            known = _quadratic_forms(V @ V.T, self._interpolation.weights)
-        variance = self._diagonal * self._parts[1].diagonal(here) - known
+            mean = self._features.sums(mean)
+            variance = (self._diagonal - 2.0 * self._features.left) * prior - self._features.quadratic_forms(V @ V.T)
         return mean, np.sqrt(np.maximum(variance, 0.0, out=variance), out=variance)
 
     def _extend(self) -> None:
@@ -121,47 +102,57 @@ class CandidatePosterior:
         assert self._parts is not None
         n = self.posterior.n
         theta = self.posterior.X[:, : self.n_theta]
-        if n >= FIRST:
-            self._interpolate(theta)
-        pivots = self._interpolation is not None and n >= self._interpolation.rank
-        columns = self._interpolation.pivots if self._interpolation is not None and pivots else self.candidates
-        if columns is not self._columns:
-            self._set_columns(columns)
-        if n > self._table.shape[1]:
-            size = max(n, 2 * self._table.shape[1])
-            table = np.empty((len(columns), size))
-            table[:, : self._filled] = self._table[:, : self._filled]
-            self._table, self._buffer = table, np.empty(len(columns) * size)
-        self._table[:, self._filled : n] = self._parts[0].matrix(columns, theta[self._filled :])
+        if n >= FIRST and not self._searched:
+            self._search()
+        if self._features is not None:
+            self._serve(theta)
+        if self._features is not None and n >= self._features.rank:
+            if not self._uses_features:
+                self._start_table(self._features.rank)
+                self._uses_features = True
+        elif self._uses_features:
+            self._start_table(len(self.candidates))
+        self._reserve(n)
+        if self._features is not None and self._uses_features:
+            for i in range(self._filled, n):
+                j = self._index.get(theta[i].tobytes())
+                self._table[:, i] = self._features.at(theta[i]) if j is None else self._features.phi[j]
+        elif self._filled < n:
+            self._table[:, self._filled : n] = self._parts[0].matrix(self.candidates, theta[self._filled :])
         self._filled = n
 
-    def _set_columns(self, columns: Array) -> None:
-        """Start a table for other columns."""
-        self._columns = columns
-        self._table = np.empty((len(columns), FIRST))
-        self._buffer = np.empty(len(columns) * FIRST)
-        self._filled = 0
-
-    def _interpolate(self, theta: Array) -> None:
-        """Look for pivots, once, and see to it that they serve every observation so far."""
+    def _search(self) -> None:
+        """Look for features, once."""
         assert self._parts is not None
-        kernel, M = self._parts[0], len(self.candidates)
-        if not self._searched:
-            self._searched = True
-            if all(factor.family in ANALYTIC for factor in kernel.factors):
-                tolerance = TOLERANCE * self.posterior.noise_var
-                self._interpolation = Interpolation.find(kernel, self.candidates, tolerance, min(M // 4, MAX_RANK))
-        while self._interpolation is not None and self._served < len(theta):
+        self._searched = True
+        kernel, noise_var = self._parts[0], self.posterior.noise_var
+        limit = min(len(self.candidates) // 4, MAX_RANK)
+        if (
+            limit > 0
+            and all(factor.family in SMOOTH for factor in kernel.factors)
+            and noise_var >= LEAST_NOISE * float(self._diagonal.max())
+        ):
+            self._features = find(kernel, self.candidates, TOLERANCE * noise_var, limit)
+        if self._features is not None:
+            self._index = {c.tobytes(): j for j, c in enumerate(self.candidates)}
+
+    def _serve(self, theta: Array) -> None:
+        """Give the features up if they do not serve an observation off the candidates."""
+        while self._features is not None and self._served < len(theta):
             point = theta[self._served]
-            if point.tobytes() not in self._on_candidates:
-                self._interpolation.include(point)
-                if self._interpolation.rank > M // 2:
-                    self._interpolation = None
+            if point.tobytes() not in self._index and not self._features.serve(point):
+                self._features = None
             self._served += 1
 
+    def _start_table(self, m: int) -> None:
+        self._table = np.empty((m, FIRST))
+        self._buffer = np.empty(m * FIRST)
+        self._filled = 0
+        self._uses_features = False
 
-def _quadratic_forms(G: Array, weights: Array) -> Array:
-    """Return w_j' G w_j for each row of `weights`; only half of the symmetric G is multiplied."""
-    np.fill_diagonal(G, 0.5 * np.diagonal(G))
-    half = blas.dtrmm(2.0, G.T, weights.T).T
-    return np.einsum("jr,jr->j", half, weights)
+    def _reserve(self, n: int) -> None:
+        m, size = self._table.shape
+        if n > size:
+            table = np.empty((m, max(n, size + size // 2)))
+            table[:, : self._filled] = self._table[:, : self._filled]
+            self._table, self._buffer = table, np.empty(table.size)

@@ -1,0 +1,184 @@
+"""The structured posterior over candidates against the plain one, and its independence of how it came about."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pdcbo.features import GridFeatures, find, split
+from pdcbo.gp import Posterior
+from pdcbo.kernels import Factor, Kernel
+from pdcbo.structured import CandidatePosterior
+
+SE = "squared-exponential"
+LINE = np.linspace(0.0, 1.0, 200)[:, None]
+GRID = np.stack(np.meshgrid(np.linspace(0, 1, 24), np.linspace(0, 1, 20)), axis=-1).reshape(-1, 2)
+CLOUD = np.random.default_rng(5).random((300, 2))
+FEW = np.linspace(0.0, 1.0, 11)[:, None]
+
+
+def plain(model: CandidatePosterior, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return model.posterior.predict(np.hstack([model.candidates, np.tile(z, (len(model.candidates), 1))]))
+
+
+def check(model: CandidatePosterior, z: np.ndarray) -> None:
+    mean, std = model.at(z)
+    expected_mean, expected_std = plain(model, z)
+    np.testing.assert_allclose(mean, expected_mean, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(std, expected_std, rtol=1e-7, atol=0)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[Kernel, float, np.ndarray, np.ndarray, np.ndarray]:
+    """Return kernel, noise, candidates, X and Y: repeated points, points off the candidates, contexts out of range."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    candidates = draw(st.sampled_from([LINE, GRID, CLOUD, FEW]))
+    n_theta, n_z = candidates.shape[1], draw(st.integers(0, 2))
+    d = n_theta + n_z
+    scales = [draw(st.sampled_from([0.1, 0.3, 1.0, 5.0])) for _ in range(d)]
+    layout = draw(st.sampled_from(["one factor", "two factors", "matern context", "linear", "matern over all"]))
+    theta, context = tuple(range(n_theta)), tuple(range(n_theta, d))
+    if layout == "one factor" or n_z == 0:
+        factors = [Factor(SE, theta + context, tuple(scales))]
+    elif layout == "matern over all":
+        factors = [Factor("matern-5/2", theta + context, tuple(scales))]
+    else:
+        families = {"two factors": (SE, SE), "matern context": (SE, "matern-5/2"), "linear": ("linear", SE)}[layout]
+        factors = [
+            Factor(families[0], theta, tuple(scales[:n_theta])),
+            Factor(families[1], context, tuple(scales[n_theta:])),
+        ]
+    noise_var = draw(st.sampled_from([1e-6, 1e-4, 2.5e-3, 0.1]))
+    n = draw(st.sampled_from([0, 1, 20, 63, 64, 65, 127, 128, 190]))
+    places = draw(st.sampled_from([1, 10, len(candidates)]))
+    X = np.hstack([candidates[rng.integers(places, size=n)], rng.random((n, n_z))])
+    if draw(st.booleans()):
+        X[:, n_theta:] = np.round(X[:, n_theta:])
+    if draw(st.booleans()):
+        off = rng.random(n) < 0.2
+        X[off, :n_theta] = rng.random((off.sum(), n_theta))
+    Y = np.sin(X @ rng.normal(size=(d, 2)) * 3.0) + noise_var**0.5 * rng.normal(size=(n, 2))
+    return Kernel(tuple(factors), draw(st.sampled_from([1.0, 2.0]))), noise_var, candidates, X, Y
+
+
+@given(histories(), st.floats(-0.5, 1.5))
+@settings(max_examples=120, deadline=None, derandomize=True)
+def test_equals_the_plain_posterior(history, place) -> None:
+    kernel, noise_var, candidates, X, Y = history
+    model = CandidatePosterior(Posterior.build(kernel, noise_var, X, Y), candidates)
+    z = np.full(X.shape[1] - candidates.shape[1], place)
+    check(model, z)
+    if len(X):
+        check(model, X[0, candidates.shape[1] :])
+        model.posterior.set_targets(-2.0 * Y)
+        check(model, z)
+
+
+@pytest.mark.parametrize("noise_var", [1e-2, 1e-4, 1e-6])
+@pytest.mark.parametrize("candidates", [LINE, GRID])
+def test_a_thousand_measurements_of_few_points(noise_var, candidates) -> None:
+    rng = np.random.default_rng(6)
+    n_theta = candidates.shape[1]
+    kernel = Kernel((Factor(SE, tuple(range(n_theta + 1)), (0.4,) * (n_theta + 1)),), 2.0)
+    for places in (1, 12):
+        X = np.hstack([candidates[rng.integers(places, size=1000)], rng.integers(2, size=(1000, 1))])
+        Y = np.sin(3.0 * X[:, :2]) + noise_var**0.5 * rng.normal(size=(1000, 2))
+        model = CandidatePosterior(Posterior.build(kernel, noise_var, X, Y), candidates)
+        check(model, np.array([0.0]))
+        check(model, np.array([0.4]))
+
+
+@given(histories(), st.integers(0, 190), st.integers(1, 40))
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_rebuilt_is_bit_identical_to_grown(history, start, every) -> None:
+    kernel, noise_var, candidates, X, Y = history
+    n_theta, start = candidates.shape[1], min(start, len(X))
+    grown = CandidatePosterior(Posterior.build(kernel, noise_var, X[:start], Y[:start]), candidates)
+    for i in range(start, len(X)):
+        if i % every == 0:
+            grown.at(X[i, n_theta:])
+        grown.add(X[i], Y[i])
+    rebuilt = CandidatePosterior(Posterior.build(kernel, noise_var, X, Y), candidates)
+    z = np.full(X.shape[1] - n_theta, 0.3)
+    for one, other in zip(grown.at(z), rebuilt.at(z), strict=True):
+        assert np.array_equal(one, other)
+
+
+def test_bits_do_not_depend_on_where_memory_lies() -> None:
+    rng = np.random.default_rng(0)
+    kernel = Kernel((Factor(SE, (0, 1, 2), (0.3, 0.4, 0.5)),), 2.0)
+    X = np.hstack([GRID[rng.integers(len(GRID), size=300)], rng.random((300, 1))])
+    Y = rng.normal(size=(300, 2))
+    reference = CandidatePosterior(Posterior.build(kernel, 0.01, X, Y), GRID).at(np.array([0.3]))
+    kept = []
+    for i in range(12):
+        kept.append(np.empty(100_003 * (i + 1)))
+        model = CandidatePosterior(Posterior.build(kernel, 0.01, X[: 7 * i], Y[: 7 * i]), GRID)
+        model.posterior.factor.reserve(301 + 17 * i)
+        for x, y in zip(X[7 * i :], Y[7 * i :], strict=True):
+            model.add(x, y)
+        for one, other in zip(reference, model.at(np.array([0.3])), strict=True):
+            assert np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("candidates", [LINE, GRID, CLOUD])
+def test_features_are_used_where_the_rank_is_low(candidates) -> None:
+    rng = np.random.default_rng(1)
+    n_theta = candidates.shape[1]
+    X = np.hstack([candidates[rng.integers(len(candidates), size=150)], rng.random((150, 1))])
+    Y = rng.normal(size=(150, 1))
+
+    def sides(family: str, scale: float, noise_var: float) -> int:
+        factors = (
+            Factor(family, tuple(range(n_theta)), (scale,) * n_theta),
+            Factor("matern-3/2", (n_theta,), (0.3,)),
+        )
+        model = CandidatePosterior(Posterior.build(Kernel(factors), noise_var, X, Y), candidates)
+        check(model, np.array([0.5]))
+        return model.right_hand_sides
+
+    assert sides(SE, 0.7, 1e-2) <= 60
+    assert sides(SE, 0.01, 1e-2) == len(candidates)
+    assert sides(SE, 0.7, 1e-6) == len(candidates)
+    assert sides("matern-5/2", 0.7, 1e-2) == len(candidates)
+
+
+def test_an_observation_that_the_features_do_not_serve_ends_them() -> None:
+    kernel = Kernel((Factor(SE, (0,), (0.3,)), Factor(SE, (1,), (0.3,))))
+    rng = np.random.default_rng(2)
+    X = np.hstack([LINE[rng.integers(len(LINE), size=100)], rng.random((100, 1))])
+    model = CandidatePosterior(Posterior.build(kernel, 0.01, X, rng.normal(size=(100, 1))), LINE)
+    check(model, np.array([0.5]))
+    assert model.right_hand_sides < len(LINE)
+    model.add(np.array([1.8, 0.5]), np.array([1.0]))
+    check(model, np.array([0.5]))
+    assert model.right_hand_sides == len(LINE)
+
+
+def test_grid_and_scattered_candidates_have_the_same_features_up_to_rotation() -> None:
+    kernel = Kernel((Factor(SE, (0, 1), (0.4, 0.6)),), 2.0)
+    rng = np.random.default_rng(3)
+    order = rng.permutation(len(GRID))
+    grid, single = find(kernel, GRID[order], 1e-9, 200), find(kernel, CLOUD, 1e-9, 200)
+    assert isinstance(grid, GridFeatures)
+    assert not isinstance(single, GridFeatures)
+    for features in (grid, single):
+        np.testing.assert_allclose(
+            features.phi @ features.phi.T, kernel.matrix(features.candidates, features.candidates), atol=1e-9
+        )
+        A = rng.normal(size=(features.rank, features.rank))
+        H, mu = A @ A.T, rng.normal(size=(features.rank, 3))
+        np.testing.assert_allclose(features.sums(mu), features.phi @ mu, atol=1e-12)
+        expected = np.einsum("jr,rs,js->j", features.phi, H, features.phi)
+        np.testing.assert_allclose(features.quadratic_forms(H), expected, rtol=1e-11)
+        np.testing.assert_allclose(features.at(features.candidates[7]), features.phi[7], atol=1e-5)
+
+
+def test_split_multiplies_back_to_the_kernel() -> None:
+    rng = np.random.default_rng(4)
+    A, B = rng.random((5, 4)), rng.random((6, 4))
+    kernel = Kernel((Factor(SE, (3, 0, 1), (0.3, 0.4, 0.5)), Factor("matern-1/2", (2,), (0.2,))), 1.7)
+    first, second = split(kernel, 2)
+    product = first.matrix(A[:, :2], B[:, :2]) * second.matrix(A[:, 2:], B[:, 2:])
+    np.testing.assert_allclose(product, kernel.matrix(A, B), rtol=1e-14)
+    assert split(Kernel((Factor("matern-1/2", (1, 2), (0.2, 0.2)),)), 2) is None
