@@ -63,6 +63,28 @@ def test_mixture_and_time_average_against_linprog(N: int) -> None:
         assert 0.0 <= oracle.gap <= 1e-6
 
 
+@settings(deadline=None, derandomize=True, max_examples=100)
+@given(seed=st.integers(0, 10**6), T=st.integers(1, 4), M=st.integers(1, 12), N=st.integers(1, 3))
+def test_degenerate_and_infeasible_tables_against_linprog(seed: int, T: int, M: int, N: int) -> None:
+    # Small whole numbers: ties, repeated candidates, limits met exactly, limits that cannot be met.
+    rng = np.random.default_rng(seed)
+    f, g = rng.integers(-3, 4, (T, M)).astype(float), rng.integers(-2, 4, (T, M, N)).astype(float)
+    mixture, (value, _, _, relaxation) = oracles.best_mixture(f, g), oracles.time_average(f, g)
+    for t in range(T):
+        found = linprog(f[t], A_ub=g[t].T, b_ub=np.zeros(N), A_eq=np.ones((1, M)), b_eq=[1.0])
+        assert (found.status == 2) == mixture.relaxation[t].any()
+        assert found.status == 2 or mixture.value[t] == pytest.approx(found.fun, abs=1e-7)
+    A_eq = np.kron(np.eye(T), np.ones((1, M)))
+    found = linprog(f.ravel(), A_ub=g.reshape(-1, N).T, b_ub=np.zeros(N), A_eq=A_eq, b_eq=np.ones(T))
+    assert (found.status == 2) == relaxation.any()
+    assert found.status == 2 or value == pytest.approx(found.fun, abs=1e-6)
+
+
+def test_a_constant_objective_leaves_only_the_limits() -> None:
+    oracle = oracles.solve(np.full((3, 4), 7.0), np.random.default_rng(0).standard_normal((3, 4, 1)))
+    assert oracle.time_average == pytest.approx(21.0)
+
+
 def test_weights_stand_for_repeated_steps() -> None:
     f, g = tables(3, 4, 20, 2)
     counts = np.array([1.0, 3.0, 2.0, 5.0])

@@ -117,7 +117,7 @@ def best_feasible(f: Array, g: Array) -> tuple[Index, NDArray[np.bool_]]:
     return best, least <= 0.0
 
 
-def best_mixture(f: Array, g: Array, size: Array | None = None) -> Mixture:
+def best_mixture(f: Array, g: Array, size: Array | None = None, spread: float = 0.0) -> Mixture:
     """Solve min_w f'w s.t. g'w <= 0, w a distribution over candidates, for every row of the tables.
 
     In standard form, with a slack s and one shared relaxation v,
@@ -127,11 +127,12 @@ def best_mixture(f: Array, g: Array, size: Array | None = None) -> Mixture:
         f: (T, M) objective.
         g: (T, M, N) limits.
         size: (N,) what a limit is relaxed in units of; by default the largest |g_i|.
+        spread: the range of the objective that relaxing is priced by, if it is larger than that of f.
     """
     f, g = _tables(f, g)
     (T, M), N = f.shape, g.shape[2]
     size, low = _sizes(g) if size is None else size, f.min(axis=1, keepdims=True)
-    spread = max(float((f - low).max()), np.finfo(float).tiny)
+    spread = max(float((f - low).max()), spread) or 1.0
     cost, rows = (f - low) / spread, g / size
     basis, columns, costs = _first_basis(cost, rows)
     # A rounding-sized right-hand side keeps vertices apart, so that degenerate pivots cannot cycle.
@@ -188,13 +189,13 @@ def time_average(f: Array, g: Array, weights: Array | None = None) -> tuple[floa
     if N == 0:
         return float(weights @ f.min(axis=1)), 0.0, np.zeros(0), np.zeros(0)
     rows, index, size = np.arange(T), best_feasible(f, g)[0], _sizes(g)
-    spread = float(weights @ (f.max(axis=1) - f.min(axis=1)))
+    spread = float(np.max(f.max(axis=1) - f.min(axis=1))) or 1.0
     totals: list[Array] = []
     lower, best = -np.inf, np.zeros(N)
     for _ in range(500):
         totals.append(np.append(weights @ f[rows, index], weights @ g[rows, index]) / steps)
         table = np.array(totals)
-        mixture = best_mixture(table[None, :, 0], table[None, :, 1:], size)
+        mixture = best_mixture(table[None, :, 0], table[None, :, 1:], size, spread)
         phi, relaxation = mixture.prices[0], mixture.relaxation[0]
         upper = steps * float(mixture.value[0] + phi @ relaxation)
         lagrangian = f.copy()
@@ -205,7 +206,7 @@ def time_average(f: Array, g: Array, weights: Array | None = None) -> tuple[floa
         if bound > lower:
             lower, best = bound, phi
         # With relaxed limits both bounds carry the price of relaxing them, and so less precision.
-        if upper - lower <= spread * (1e-6 if relaxation.any() else 1e-9):
+        if upper - lower <= steps * spread * (1e-6 if relaxation.any() else 1e-9):
             break
     value = steps * float(mixture.value[0]) if relaxation.any() else lower
     return value, max(upper - lower, 0.0), best, relaxation
