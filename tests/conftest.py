@@ -17,3 +17,5 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("pdcbo")
+
+from store_tools import postgres_url, store  # noqa: E402, F401

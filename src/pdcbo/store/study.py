@@ -20,7 +20,7 @@ from pdcbo.guards import Guards
 from pdcbo.optimizers import Suggestion
 from pdcbo.optimizers.ledger import Step
 from pdcbo.optimizers.summary import Summary
-from pdcbo.problem import Constraint, Problem, Values
+from pdcbo.problem import Constraint, Problem, Values, as_number
 from pdcbo.store.backends import StoreError
 from pdcbo.store.core import Conflict, StudyCore
 from pdcbo.store.draft import Draft, choose_fallback, guarded, ordered
@@ -67,7 +67,13 @@ class Study(StudyCore):
             StoreError: the store cannot be read or written.
         """
         journal = open_journal(store)
-        return cls(journal, name, opened(journal, name, problem, optimizer, horizon, seed, delta, guards, settings))
+        try:
+            study = opened(journal, name, problem, optimizer, horizon, seed, delta, guards, settings)
+        except BaseException:
+            if journal is not store:
+                journal.close()
+            raise
+        return cls(journal, name, study)
 
     # Ask and tell
 
@@ -138,7 +144,7 @@ class Study(StudyCore):
             "constraints": as_json_values(constraints, "constraints") or {},
             "applied": as_json_values(applied, "applied"),
             "context": as_json_values(context, "context"),
-            "reference": as_json(reference, "reference"),
+            "reference": None if reference is None else as_number(reference, "reference"),
         }
         self._settle("tell", suggestion, payload)
 

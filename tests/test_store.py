@@ -1,0 +1,204 @@
+"""One conformance suite over both databases: a study is its optimizer, only durable."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from store_tools import PROBLEM, answer, context
+
+import pdcbo
+from pdcbo.optimizers import OPTIMIZERS
+from pdcbo.store import Conflict, StoreError, Study
+from pdcbo.store.journal import encode
+
+
+def drive(tuner: pdcbo.Optimizer | Study, first: int, last: int) -> list[pdcbo.Suggestion]:
+    made = []
+    for t in range(first, last):
+        s = tuner.ask(context(t))
+        objective, constraints = answer(s.parameters, s.context, t)
+        match t % 7:
+            case 3:
+                tuner.fail(s, "analyser offline", applied=t % 2 == 0)
+            case 5:
+                tuner.tell(s, objective, {"g": None})
+            case 6:
+                tuner.tell(s, None, constraints, applied={"a": 0.5}, context={"c": 0.25})
+            case _:
+                tuner.tell(s, objective, constraints)
+        made.append(s)
+    return made
+
+
+@pytest.mark.parametrize("name", ["pdcbo", "random"])
+def test_study_is_its_optimizer_to_the_last_bit_across_reopening(store: str, name: str) -> None:
+    bare = OPTIMIZERS[name](PROBLEM, horizon=50, seed=3)
+    study = Study.open(store, "plant", PROBLEM, optimizer=name, horizon=50, seed=3)
+    for first in range(0, 24, 6):
+        assert drive(study, first, first + 6) == drive(bare, first, first + 6)
+        if first == 6:
+            study.checkpoint()
+        study.close()
+        study = Study.open(store, "plant")
+    bare.observe({"a": 0.1, "b": 0.3}, {"c": 0.2}, objective=0.7)
+    study.observe({"a": 0.1, "b": 0.3}, {"c": 0.2}, objective=0.7)
+    bare.set_limits({"g": 0.4})
+    study.set_limits({"g": 0.4})
+    for tuner in (bare, study):
+        tuner.correct(1, objective=0.25)
+        tuner.correct(5, constraints={"g": 0.3})
+    assert drive(study, 24, 28) == drive(bare, 24, 28)
+    assert encode(study.state()) == encode(bare.state())
+    assert str(study.summary()) == str(bare.summary())
+    assert study.certificate() == bare.certificate()
+    assert (study.step, study.horizon, study.pending) == (bare.step, 50, [])
+    study.close()
+
+
+def test_what_is_repeated_is_recognised_and_what_contradicts_is_refused(store: str) -> None:
+    study = Study.open(store, "plant", PROBLEM, optimizer="random")
+    s = study.ask({"c": 0.5}, key="monday")
+    assert study.ask({"c": 0.5}, key="monday") == s
+    assert study.ask({"c": 0.5}).id == s.id + 1
+    with pytest.raises(Conflict, match="'monday' was used before"):
+        study.ask({"c": 0.6}, key="monday")
+    study.tell(s, 1.0, {"g": 0.2})
+    seq = study.seq
+    study.tell(s.id, 1.0, {"g": 0.2})
+    with pytest.raises(Conflict, match="settled before"):
+        study.tell(s, 1.5, {"g": 0.2})
+    with pytest.raises(Conflict, match="settled before"):
+        study.tell(s, 1.0, {"g": 0.2}, applied={"a": 0.5})
+    with pytest.raises(Conflict, match="settled before"):
+        study.fail(s, "no")
+    study.pause("lunch", key="p")
+    study.pause("lunch", key="p")
+    with pytest.raises(Conflict, match="another call"):
+        study.resume(key="p")
+    study.correct(s, objective=1.5, key="c")
+    study.correct(s, objective=1.5, key="c")
+    study.tell(s, 1.0, {"g": 0.2})  # a late repetition of the first tell, after the correction
+    assert study.seq == seq + 2
+    study.close()
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda s, q: s.ask({"c": float("nan")}), ValueError),
+        (lambda s, q: s.ask({}), ValueError),
+        (lambda s, q: s.ask({"c": "x"}), TypeError),
+        (lambda s, q: s.ask({"c": 0.1}, key=""), ValueError),
+        (lambda s, q: s.ask({"c": 0.1}, key=3), TypeError),
+        (lambda s, q: s.tell(q, float("inf"), {"g": 1.0}), ValueError),
+        (lambda s, q: s.tell(q, 1.0, {"g": object()}), TypeError),
+        (lambda s, q: s.tell(q, 1.0, {}), ValueError),
+        (lambda s, q: s.tell(q, 1.0, {"g": 1.0}, reference=float("nan")), ValueError),
+        (lambda s, q: s.tell(99, 1.0, {"g": 1.0}), ValueError),
+        (lambda s, q: s.fail(q, 5), TypeError),
+        (lambda s, q: s.fail(q, "", applied="yes"), TypeError),
+        (lambda s, q: s.correct(q, objective=1.0), ValueError),
+        (lambda s, q: s.observe({"a": 5.0, "b": 1.0}, {"c": 0.1}, objective=1.0), ValueError),
+        (lambda s, q: s.set_limits({"h": 1.0}), ValueError),
+        (lambda s, q: s.set_limits({"g": float("nan")}), ValueError),
+        (lambda s, q: s.set_guards({"max_change": {"z": 1.0}}), ValueError),
+        (lambda s, q: s.set_guards({"deadline": 1.0}), ValueError),
+        (lambda s, q: s.set_known_good({"a": 0.1}), ValueError),
+        (lambda s, q: s.return_to_known_good(), Conflict),
+    ],
+)
+def test_refused_calls_leave_no_trace(tmp_path: Path, call, error) -> None:  # type: ignore[no-untyped-def]
+    study = Study.open(tmp_path / "plant.db", "plant", PROBLEM, optimizer="random")
+    q = study.ask({"c": 0.5})
+    before = encode(study.state()), study.seq
+    with pytest.raises(error):
+        call(study, q)
+    assert (encode(study.state()), study.seq) == before
+    study.tell(q, 1.0, {"g": 0.1})
+    assert Study.open(tmp_path / "plant.db", "plant").step == 1
+
+
+def test_two_openings_of_one_study_see_each_other(store: str) -> None:
+    one = Study.open(store, "plant", PROBLEM)
+    two = Study.open(store, "plant")
+    for t in range(6):
+        first, second = (one, two) if t % 2 else (two, one)
+        s = first.ask(context(t), key=f"k{t}")
+        assert second.ask(context(t), key=f"k{t}") == s
+        second.tell(s, *answer(s.parameters, s.context, t))
+        first.tell(s, *answer(s.parameters, s.context, t))
+    assert encode(one.state()) == encode(two.state())
+    assert [e.seq for e in one.events()] == list(range(1, 14))
+    one.close()
+    two.close()
+
+
+def test_threads_on_one_study_lose_and_double_nothing(store: str) -> None:
+    study = Study.open(store, "plant", PROBLEM, optimizer="random")
+    other = Study.open(store, "plant")
+    failures: list[BaseException] = []
+
+    def work(tuner: Study, worker: int) -> None:
+        try:
+            for t in range(10):
+                s = tuner.ask(context(t), key=f"{worker}-{t}")
+                tuner.tell(s, 1.0, {"g": 0.1})
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(study if i % 2 else other, i)) for i in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    events = study.events()
+    assert [e.seq for e in events] == list(range(1, 122))
+    asked = [e.payload["step"]["suggestion"]["id"] for e in events if e.kind == "ask"]
+    assert sorted(asked) == list(range(1, 61))
+    assert sorted(e.payload["id"] for e in events if e.kind == "tell") == sorted(asked)
+    study.close()
+    other.close()
+
+
+def test_a_study_is_opened_only_as_it_was_created(store: str) -> None:
+    Study.open(store, "plant", PROBLEM, horizon=50, beta_sqrt=1.5).close()
+    Study.open(store, "plant", PROBLEM, horizon=50, beta_sqrt=1.5).close()
+    with pytest.raises(ValueError, match="another horizon: 50, got 60"):
+        Study.open(store, "plant", PROBLEM, horizon=60, beta_sqrt=1.5)
+    with pytest.raises(ValueError, match="another settings"):
+        Study.open(store, "plant", PROBLEM, horizon=50)
+    with pytest.raises(KeyError, match="no study 'other'"):
+        Study.open(store, "other")
+    with pytest.raises(ValueError, match="name must have"):
+        Study.open(store, "../etc", PROBLEM)
+    with pytest.raises(ValueError, match="optimizer must be one of"):
+        Study.open(store, "other", PROBLEM, optimizer="best")
+    with Study.open(store, "plant") as study:
+        assert study.journal.studies() == ["plant"]
+
+
+def test_addresses_of_other_kinds_are_refused() -> None:
+    for url in ("mysql://x/y", "sqlite://", "sqlite:///:memory:", ""):
+        with pytest.raises(ValueError, match="store must be"):
+            Study.open(url, "plant", PROBLEM)
+
+
+def test_a_store_that_cannot_be_reached_says_so(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="unable to open"):
+        Study.open(tmp_path / "missing" / "plant.db", "plant", PROBLEM)
+    with pytest.raises(StoreError, match="failed") as caught:
+        Study.open("postgresql://me:secret@127.0.0.1:1/db", "plant", PROBLEM)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path) -> None:
+    study = Study.open(tmp_path / "plant.db", "plant", PROBLEM, horizon=50)
+    drive(study, 0, 8)
+    study.checkpoint()
+    expected = encode(study.state())
+    study.journal.database.execute("UPDATE checkpoints SET state = substr(state, 1, 200)")
+    study.close()
+    assert encode(Study.open(tmp_path / "plant.db", "plant").state()) == expected

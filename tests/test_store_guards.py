@@ -1,0 +1,208 @@
+"""Guards: nothing outside bounds or too far from what was applied last; a fallback in time; orders of an operator."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from store_tools import PROBLEM, answer, context
+
+import pdcbo
+from pdcbo.guards import Guards
+from pdcbo.optimizers import OPTIMIZERS
+from pdcbo.optimizers.base import Bounds
+from pdcbo.problem import Array
+from pdcbo.store import ModelError, Study
+
+MIXED = pdcbo.Problem(
+    {
+        "r": (0.0, 10.0),
+        "l": pdcbo.Real(0.1, 10.0, log=True),
+        "i": pdcbo.Integer(0, 20),
+        "k": pdcbo.Choice(["x", "y", 3]),
+    }
+)
+
+
+class Slow(pdcbo.Random):
+    """A model that takes its time."""
+
+    name = "slow"
+    seconds = 0.4
+
+    def _choose(self, z: Array, rng: np.random.Generator) -> tuple[Array, Bounds]:
+        time.sleep(self.seconds)
+        return super()._choose(z, rng)
+
+
+class Broken(pdcbo.Random):
+    """A model that cannot be formed while it is broken."""
+
+    name = "broken"
+    broken = True
+
+    def _choose(self, z: Array, rng: np.random.Generator) -> tuple[Array, Bounds]:
+        if self.broken:
+            raise np.linalg.LinAlgError("the matrix is not positive definite")
+        return super()._choose(z, rng)
+
+
+@pytest.fixture(autouse=True)
+def optimizers(monkeypatch: pytest.MonkeyPatch) -> None:
+    for made in (Slow, Broken):
+        monkeypatch.setitem(OPTIMIZERS, made.name, made)
+    monkeypatch.setattr(Broken, "broken", True)
+
+
+values = st.fixed_dictionaries(
+    {"r": st.floats(0, 10), "l": st.floats(0.1, 10), "i": st.integers(0, 20), "k": st.sampled_from(["x", "y", 3])}
+)
+
+
+@given(values, values, st.floats(1e-9, 20), st.floats(1e-9, 20), st.floats(1, 30))
+@settings(max_examples=300)
+def test_no_step_exceeds_the_rate_limit(last, wanted, r, l, i) -> None:  # type: ignore[no-untyped-def]  # noqa: E741
+    guards = Guards(max_change={"r": r, "l": l, "i": i}).check(MIXED)
+    result, words = guards.apply(MIXED, wanted, last)
+    for name, change in guards.max_change.items():
+        assert abs(result[name] - last[name]) <= change
+        assert (result[name] == wanted[name]) == (abs(wanted[name] - last[name]) <= change)
+    assert result["k"] == wanted["k"]
+    assert bool(words) == (result != wanted)
+    MIXED.encode_parameters(result)
+
+
+@given(values, st.none() | values)
+@settings(max_examples=200)
+def test_bounds_hold_for_every_kind_of_parameter(wanted, last) -> None:  # type: ignore[no-untyped-def]
+    guards = Guards(bounds={"r": (2, 3), "l": (1.0, 5.0), "i": (4.5, 8), "k": ["y", 3]}).check(MIXED)
+    result, _ = guards.apply(MIXED, wanted, last)
+    assert 2 <= result["r"] <= 3
+    assert 1 <= result["l"] <= 5
+    assert 5 <= result["i"] <= 8
+    assert isinstance(result["i"], int)
+    assert result["k"] in ("y", 3)
+    MIXED.encode_parameters(result)
+
+
+@pytest.mark.parametrize(
+    ("guards", "words"),
+    [
+        ({"max_change": {"z": 1}}, "'z'"),
+        ({"max_change": {"r": 0}}, "above 0"),
+        ({"max_change": {"k": 1}}, "no distance"),
+        ({"max_change": {"i": 0.5}}, "at least 1"),
+        ({"bounds": {"r": (5, 20)}}, "within"),
+        ({"bounds": {"r": (5, 4)}}, "within"),
+        ({"bounds": {"k": ["q"]}}, "one of"),
+        ({"bounds": {"k": []}}, "options"),
+        ({"fallback": {"r": 1}}, "'l'"),
+        ({"fallback": {"r": 1, "l": 1, "i": 1, "k": "x"}, "bounds": {"r": (2, 3)}}, "its bounds"),
+        ({"deadline": 1.0}, "needs guards.fallback"),
+        ({"deadline": -1.0}, "above 0"),
+        ({"speed": 1.0}, "unknown"),
+    ],
+)
+def test_malformed_guards_are_refused_by_name(guards: dict[str, object], words: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=words):
+        Guards.from_json(guards).check(MIXED)
+
+
+def test_rate_limit_follows_what_was_applied(tmp_path: Path) -> None:
+    guards = Guards(max_change={"a": 0.1}, start={"a": 0.0, "b": 0.0})
+    study = Study.open(tmp_path / "plant.db", "plant", PROBLEM, horizon=40, guards=guards)
+    last = 0.0
+    for t in range(20):
+        s = study.ask(context(t))
+        assert abs(s.parameters["a"] - last) <= 0.1
+        assert set(s.bounds) == {"objective", "g"}
+        applied = {"a": 0.5} if t == 7 else None
+        study.tell(s, *answer(s.parameters, s.context, t), applied=applied)
+        last = 0.5 if t == 7 else s.parameters["a"]
+    words = [w for e in study.events() if e.kind == "ask" for w in e.payload["guarded"]]
+    assert any("more than 0.1 away from" in w for w in words)
+    reopened = Study.open(tmp_path / "plant.db", "plant")
+    assert reopened.state() == study.state()
+    assert reopened.ask(context(99)).parameters == study.ask(context(99)).parameters
+
+
+def test_the_fallback_comes_at_the_deadline_and_tells_do_not_wait(tmp_path: Path) -> None:
+    fallback = {"a": 0.25, "b": 1.0}
+    study = Study.open(tmp_path / "plant.db", "plant", PROBLEM, optimizer="slow",
+                       guards=Guards(fallback=fallback, deadline=0.1))  # fmt: skip
+    started = time.perf_counter()
+    s = study.ask({"c": 0.5})
+    study.tell(s, None, {"g": None})
+    assert time.perf_counter() - started < 0.35
+    assert s.parameters == fallback
+    event = study.events()[1]
+    assert event.payload["origin"] == "fallback"
+    assert "within 0.1 s" in event.payload["why"]
+    late = study.ask({"c": 0.5}, deadline=5.0)
+    assert study.events()[-1].payload["origin"] == "model"
+    assert late.parameters != fallback
+    study.close()
+
+
+def test_a_model_that_cannot_be_formed_falls_back_and_recovers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = Study.open(tmp_path / "plant.db", "plant", PROBLEM, optimizer="broken")
+    with pytest.raises(ModelError, match=r"LinAlgError.*no fallback"):
+        study.ask({"c": 0.5})
+    assert study.seq == 1
+    study.set_guards(Guards(fallback={"a": 0.5, "b": 0.5}))
+    s = study.ask({"c": 0.5})
+    assert s.parameters == {"a": 0.5, "b": 0.5}
+    assert "positive definite" in study.events()[-1].payload["why"]
+    assert "positive definite" in str(study.trouble)
+    study.tell(s, 1.0, {"g": 0.1})
+    monkeypatch.setattr(Broken, "broken", False)
+    assert study.ask({"c": 0.5}).parameters != s.parameters
+    assert study.trouble is None
+    assert study.step == 1
+
+
+def test_an_unmeasured_fallback_step_still_moves_the_dual(tmp_path: Path) -> None:
+    study = Study.open(tmp_path / "plant.db", "plant", PROBLEM, horizon=20)
+    for t in range(5):
+        s = study.ask(context(t))
+        study.tell(s, *answer(s.parameters, s.context, t))
+    study.set_known_good({"a": 0.5, "b": 0.0})
+    study.return_to_known_good("smoke")
+    s = study.ask(context(5))
+    assert s.parameters == {"a": 0.5, "b": 0.0}
+    assert s.bounds == {}
+    study.fail(s, "analyser offline")
+    with study.optimizer() as optimizer:
+        assert optimizer.ledger.steps[s.id].signal
+    assert study.step == 6
+
+
+def test_pause_holds_and_resume_goes_on(tmp_path: Path) -> None:
+    study = Study.open(tmp_path / "plant.db", "plant", PROBLEM, optimizer="random", guards={"max_change": {"b": 0.5}})
+    study.pause("maintenance")
+    with pytest.raises(ModelError, match="nothing was applied yet"):
+        study.ask({"c": 0.5})
+    study.resume()
+    s = study.ask({"c": 0.5})
+    study.tell(s, 1.0, {"g": 0.1}, applied={"a": 0.75, "b": 2.0})
+    study.pause("maintenance")
+    assert "paused (maintenance)" in repr(Study.open(tmp_path / "plant.db", "plant"))
+    held = study.ask({"c": 0.1})
+    assert held.parameters == {"a": 0.75, "b": 2.0}
+    study.set_known_good(s)
+    study.set_known_good({"a": 0.1, "b": 0.0})
+    study.return_to_known_good("operator")
+    way = []
+    for _ in range(5):
+        s = study.ask({"c": 0.1})
+        study.tell(s, 1.0, {"g": 0.1})
+        way.append(s.parameters["b"])
+    assert way == [1.5, 1.0, 0.5, 0.0, 0.0]
+    study.resume()
+    study.ask({"c": 0.9})
+    origins = [e.payload["origin"] for e in study.events() if e.kind == "ask"]
+    assert origins == ["model", "pause", *["known-good"] * 5, "model"]
