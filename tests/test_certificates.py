@@ -1,8 +1,8 @@
 """Certificates: arithmetic by hand, and coverage at all times at once with late and missing readings.
 
-Each coverage test counts the runs in which a bound was wrong at any step, the adversary's stopping time being the first
-such step. It fails if the count exceeds the 0.999 quantile of what the stated delta allows: a false alarm in at most one
-of a thousand sets of seeds, and the seeds are fixed.
+Each coverage test counts the runs in which a bound was wrong at any step, the adversary's stopping time being the
+first such step. It fails if the count exceeds the 0.999 quantile of what the stated delta allows: a false alarm in at
+most one of a thousand sets of seeds, and the seeds are fixed.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def test_certificates_of_nothing() -> None:
     empty = Fixed(WORST).certificate()["u"]
     assert (empty.average, empty.observation, empty.posterior, empty.steps) == (None, None, None, 0)
     assert not empty.holds
-    with pytest.raises(ValueError, match="delta must lie between 0 and 1, got 1.5"):
+    with pytest.raises(ValueError, match=r"delta must lie between 0 and 1, got 1\.5"):
         Fixed(WORST).certificate(delta=1.5)
 
 
@@ -199,7 +199,7 @@ def _rkhs_run(seed: int, steps: int, delta: float) -> tuple[int, int]:
 
 
 def test_posterior_coverage_with_missing_readings() -> None:
-    """Both kinds for a function of the stated norm; the observation certificate leans on the posterior where it must."""
+    """Both kinds for a function of the stated norm; where readings miss, the first leans on the posterior."""
     runs, delta = 40, 0.2
     results = [_rkhs_run(seed, 25, delta) for seed in range(runs)]
     assert sum(o > 0 for o, _ in results) <= allowed(runs, delta)

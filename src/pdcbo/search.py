@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import product
+from math import prod
 
 import numpy as np
 from numpy.random import Generator
@@ -32,8 +33,9 @@ def grid(problem: Problem, points: int | None = None) -> Array | None:
     """Return the candidates of a grid search, shape (M, n_theta), or None where a grid would be too coarse.
 
     Args:
-        problem: its integers and choices contribute all their levels, as far as there are at most `points`.
-        points: for each real parameter; by default 256 for one, 50 each for two, no grid for more.
+        problem: its choices contribute all their levels, its integers at most 101.
+        points: for each real parameter; by default 256 for one, 50 each for two, no grid for more. One point is the
+            lower end of the range.
     """
     variables = list(problem.parameters.values())
     reals = sum(v.levels is None for v in variables)
@@ -41,17 +43,14 @@ def grid(problem: Problem, points: int | None = None) -> Array | None:
         points = GRID_POINTS.get(reals)
         if points is None:
             return None
-    axes = [
-        np.linspace(0.0, 1.0, points if v.levels is None else _levels(v.levels, isinstance(v, Choice)))
-        for v in variables
-    ]
-    size = int(np.prod([len(axis) for axis in axes], dtype=float))
-    if size > MAX_GRID and reals:
+    counts = [points if v.levels is None else _levels(v.levels, isinstance(v, Choice)) for v in variables]
+    if prod(counts) > MAX_GRID:
         return None
-    return problem.snap(np.array(list(product(*axes)))) if size <= MAX_GRID else None
+    return problem.snap(np.array(list(product(*(np.linspace(0.0, 1.0, count) for count in counts)))))
 
 
 def _levels(levels: int, is_choice: bool) -> int:
+    """Return how many levels enter a grid: all of a choice, at most 101 of an integer."""
     return levels if is_choice else min(levels, 101)
 
 

@@ -1,0 +1,337 @@
+"""Feedback as it is in life: late, out of order, twice, missing, failed, applied otherwise, corrected, past.
+
+What each does to the dual and to the certificate is written in the docstrings of `pdcbo.optimizers.base` and
+`pdcbo.PDCBO`; these tests hold them to it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pdcbo import PDCBO, Choice, Constraint, Fixed, Integer, Model, Problem
+
+PROBLEM = Problem(
+    {"a": (0.0, 10.0), "n": Integer(0, 4)},
+    {"z": (0.0, 1.0)},
+    {"g": Constraint(upper=1.0, noise=0.1, worst=5.0), "h": Constraint(lower=2.0, noise=0.1)},
+)
+GIVEN = Model(length_scales=2.0, variance=4.0, noise_var=0.01)
+
+
+def tuner(**arguments: Any) -> PDCBO:
+    return PDCBO(PROBLEM, **{"horizon": 20, "models": GIVEN, "candidates": 6, "signal": "observed", **arguments})
+
+
+def everything(t: PDCBO) -> str:
+    return json.dumps(t.state(), sort_keys=True, allow_nan=False)
+
+
+def signals(t: PDCBO, *ids: int) -> list[list[float]]:
+    return [t.ledger.steps[i].signal for i in ids]
+
+
+def test_each_observation_enters_once_whatever_the_order() -> None:
+    t = tuner()
+    a, b, c = (t.ask({"z": z}) for z in (0.1, 0.5, 0.9))
+    assert [s.id for s in t.pending] == [a.id, b.id, c.id]
+    t.tell(c, 3.0, {"g": 1.5, "h": 2.5})
+    t.tell(a.id, 1.0, {"g": 0.5, "h": 1.0})
+    assert [s.id for s in t.pending] == [b.id]
+    before = everything(t)
+    t.tell(c, 3.0, {"g": 1.5, "h": 2.5})
+    t.tell(a, 1.0, {"g": 0.5, "h": 1.0})
+    assert everything(t) == before
+    for different in ((3.1, 1.5, 2.5), (3.0, None, 2.5), (None, 1.5, 2.5)):
+        with pytest.raises(ValueError, match=rf"suggestion {c.id} was settled before \(told\).*use correct\(\)"):
+            t.tell(c, different[0], {"g": different[1], "h": different[2]})
+    with pytest.raises(ValueError, match=rf"suggestion {c.id} was settled before"):
+        t.fail(c, "oops")
+    assert everything(t) == before
+    assert t.models.n == t.step == 2
+    # g: 1.5 - 1 = 0.5 and 0.5 - 1 = -0.5; h >= 2: 2 - 2.5 = -0.5 and 2 - 1 = 1. Queues in order of arrival:
+    # g: [0 + 0.5]+ = 0.5, [0.5 - 0.5]+ = 0; h: [0 - 0.5]+ = 0, [0 + 1]+ = 1.
+    assert signals(t, c.id, a.id) == [[0.5, -0.5], [-0.5, 1.0]]
+    assert t.queue == pytest.approx([0.0, 1.0])
+
+
+def test_a_late_tell_counts_when_it_arrives_against_its_own_limits() -> None:
+    t = tuner()
+    old = t.ask({"z": 0.5})
+    t.set_limits({"g": 0.2})
+    new = t.ask({"z": 0.5})
+    t.tell(new, 0.0, {"g": 0.9, "h": 3.0})
+    t.tell(old, 0.0, {"g": 0.9, "h": 3.0})
+    assert signals(t, new.id, old.id) == [[pytest.approx(0.7), -1.0], [pytest.approx(-0.1), -1.0]]
+    assert t.certificate()["g"].limit == pytest.approx(0.6)
+    assert t.ledger.counted == [new.id, old.id]
+
+
+@pytest.mark.parametrize("signal", ["lower", "observed"])
+def test_a_late_lower_bound_is_the_one_it_was_chosen_with(signal: str) -> None:
+    t = tuner(signal=signal)
+    old = t.ask({"z": 0.5})
+    for _ in range(5):
+        t.tell(t.ask({"z": 0.5}), 1.0, {"g": 3.0, "h": 0.0})
+    queue = t.queue.copy()
+    if signal == "lower":
+        t.tell(old, 1.0, {"g": 3.0, "h": 0.0})
+    else:
+        t.tell(old, 1.0, {"g": None, "h": None})
+    (g_low, _), (_, h_high) = old.bounds["g"], old.bounds["h"]
+    assert signals(t, old.id) == [[pytest.approx(g_low - 1.0), pytest.approx(2.0 - h_high)]]
+    assert t.queue == pytest.approx(np.maximum(queue + [g_low - 1.0, 2.0 - h_high], 0.0))
+
+
+def test_missing_values_the_other_way_round() -> None:
+    t = tuner()
+    s = t.ask({"z": 0.5})
+    t.tell(s, None, {"g": 1.7, "h": None})
+    assert t.models.rows == [[], [0], []]
+    assert signals(t, s.id)[0][0] == pytest.approx(0.7)
+    assert signals(t, s.id)[0][1] == pytest.approx(2.0 - s.bounds["h"][1])
+    u = t.ask({"z": 0.5})
+    t.tell(u, 5.0, {"g": None, "h": None})
+    assert t.models.rows == [[1], [0], []]
+    certificate = t.certificate()
+    assert (certificate["g"].measured, certificate["g"].steps) == (1, 2)
+    # the average passes over the step, the certificate charges it with the worst value
+    assert certificate["g"].average == pytest.approx(1.7)
+    assert certificate["g"].observation is not None
+    assert certificate["g"].observation.value > (1.7 + 5.0) / 2
+    # h was never measured and has no worst value: nothing can be said
+    assert certificate["h"].observation is None
+    assert certificate["h"].average is None
+
+
+def test_a_failure_that_ran_counts_and_one_that_did_not_changes_nothing() -> None:
+    t = tuner()
+    t.tell(t.ask({"z": 0.3}), 1.0, {"g": 2.0, "h": 1.0})
+    ran, never = t.ask({"z": 0.5}), t.ask({"z": 0.5})
+    queue, data, certificate = t.queue.copy(), t.models.state(), t.certificate()
+    t.fail(never, "operator refused", applied=False)
+    assert (t.queue == queue).all()
+    assert t.certificate() == certificate
+    assert t.models.state() == data
+    assert t.step == 1
+    t.fail(ran, "analyser offline")
+    assert t.models.state() == data
+    assert t.step == 2
+    move = [ran.bounds["g"][0] - 1.0, 2.0 - ran.bounds["h"][1]]
+    assert t.queue == pytest.approx(np.maximum(queue + move, 0.0))
+    assert t.certificate()["g"].measured == 1
+    assert t.certificate()["g"].steps == 2
+    assert t.pending == []
+    before = everything(t)
+    t.fail(ran, "analyser offline")
+    t.fail(never.id, "operator refused", applied=False)
+    assert everything(t) == before
+    for call in (
+        lambda: t.fail(ran, "another reason"),
+        lambda: t.fail(ran, "analyser offline", applied=False),
+        lambda: t.fail(never, "operator refused"),
+        lambda: t.tell(ran, 1.0, {"g": 1.0, "h": 1.0}),
+        lambda: t.tell(never, 1.0, {"g": 1.0, "h": 1.0}),
+    ):
+        with pytest.raises(ValueError, match="was settled before"):
+            call()
+    assert everything(t) == before
+    assert "1 steps ran without any measurement" in t.summary()
+
+
+def test_values_that_come_after_a_failure_are_supplied_by_correct() -> None:
+    t = tuner()
+    s = t.ask({"z": 0.5})
+    t.fail(s, "late")
+    t.correct(s, objective=2.0, constraints={"g": 1.25, "h": 2.5})
+    assert t.models.rows == [[0], [0], [0]]
+    assert t.step == 1
+    assert t.certificate()["g"].average == 1.25
+    # the dual: from [0 + bound]+ by the difference; here the bound is far below zero, so the queue is what is above
+    move = np.array([s.bounds["g"][0] - 1.0, 2.0 - s.bounds["h"][1]])
+    assert t.queue == pytest.approx(np.maximum(np.maximum(move, 0.0) + ([0.25, -0.5] - move), 0.0))
+    before = everything(t)
+    t.fail(s, "late")  # the old message once more
+    t.correct(s, objective=2.0, constraints={"g": 1.25, "h": 2.5})
+    assert everything(t) == before
+
+
+def test_corrections_move_the_dual_by_the_difference() -> None:
+    t = tuner()
+    s = t.ask({"z": 0.5})
+    t.tell(s, 1.0, {"g": 3.0, "h": 3.0})
+    assert t.queue == pytest.approx([2.0, 0.0])
+    t.correct(s, constraints={"g": 2.5})
+    assert t.queue == pytest.approx([1.5, 0.0])
+    assert t.models.Y.tolist() == [[1.0, 2.5, 3.0]]
+    t.correct(s, objective=None)
+    assert t.models.rows == [[], [0], [0]]
+    before = everything(t)
+    t.tell(s, 1.0, {"g": 3.0, "h": 3.0})  # the original message once more: known, though corrected since
+    assert everything(t) == before
+    with pytest.raises(ValueError, match="settled before"):
+        t.tell(s, 1.0, {"g": 2.5, "h": 3.0})
+    never = t.ask({"z": 0.5})
+    with pytest.raises(ValueError, match=f"suggestion {never.id} is pending; only a step that counts is corrected"):
+        t.correct(never, objective=1.0)
+    t.fail(never, applied=False)
+    with pytest.raises(ValueError, match=f"suggestion {never.id} is dropped; only a step that counts is corrected"):
+        t.correct(never, objective=1.0)
+
+
+def test_a_bound_dual_is_not_moved_by_corrections() -> None:
+    t = tuner(signal="lower")
+    s = t.ask({"z": 0.5})
+    t.tell(s, 1.0, {"g": 3.0, "h": 3.0})
+    queue = t.queue.copy()
+    t.correct(s, constraints={"g": 0.0})
+    assert (t.queue == queue).all()
+
+
+def test_corrected_models_and_certificates_are_as_if_told_from_the_start() -> None:
+    def play(first: float, then: float | None) -> PDCBO:
+        t = tuner()
+        steps = [t.ask({"z": z}) for z in (0.2, 0.8)]
+        t.tell(steps[0], 1.0, {"g": first, "h": 2.0})
+        t.tell(steps[1], 2.0, {"g": 0.4, "h": 2.0})
+        if then is not None:
+            t.correct(steps[0], constraints={"g": then})
+        return t
+
+    corrected, straight = play(9.0, 0.6), play(0.6, None)
+    assert corrected.certificate() == straight.certificate()
+    assert corrected.ask({"z": 0.5}).bounds == straight.ask({"z": 0.5}).bounds
+
+
+def test_applied_values_are_what_is_learned() -> None:
+    t = tuner()
+    s = t.ask({"z": 0.5})
+    t.tell(s, 1.0, {"g": 0.5, "h": 3.0}, applied={"a": 2.5}, context={"z": 0.75})
+    n = s.parameters["n"]
+    assert t.models.X.tolist() == [[0.25, n / 4, 0.75]]
+    before = everything(t)
+    t.tell(s, 1.0, {"g": 0.5, "h": 3.0}, applied={"a": 2.5, "n": n}, context={"z": 0.75})
+    assert everything(t) == before
+    for other in ({"applied": {"a": 2.6}, "context": {"z": 0.75}}, {"applied": {"a": 2.5}}, {}):
+        with pytest.raises(ValueError, match="settled before"):
+            t.tell(s, 1.0, {"g": 0.5, "h": 3.0}, **other)  # type: ignore[arg-type]
+    assert everything(t) == before
+
+
+def test_applied_as_proposed_is_the_proposed_point_to_the_bit() -> None:
+    plain, said = tuner(), tuner()
+    for z in (0.1, 0.33, 0.77):
+        s, u = plain.ask({"z": z}), said.ask({"z": z})
+        plain.tell(s, z, {"g": z, "h": z})
+        said.tell(u, z, {"g": z, "h": z}, applied=dict(u.parameters), context={"z": z})
+    assert everything(plain) == everything(said)
+
+
+def test_a_bound_dual_moves_by_the_bound_where_the_plant_really_was() -> None:
+    t = tuner(signal="lower")
+    for z in (0.1, 0.9):
+        t.tell(t.ask({"z": z}), 1.0, {"g": 1.5, "h": 2.0})
+    s = t.ask({"z": 0.5})
+    there = t.bounds_at(np.array([0.9, 1.0, 0.5]))
+    t.tell(s, 1.0, {"g": 1.5, "h": 2.0}, applied={"a": 9.0, "n": 4})
+    assert signals(t, s.id) == [[pytest.approx(there["g"][0] - 1.0), pytest.approx(2.0 - there["h"][1])]]
+
+
+def test_past_data_enter_the_models_only() -> None:
+    t = tuner()
+    t.observe({"a": 1.0, "n": 2}, {"z": 0.5}, objective=3.0)
+    count = t.observe_table(
+        [
+            {"a": 2.0, "n": 1, "z": 0.1, "objective": 4.0, "g": 0.5},
+            {"parameters": {"a": 3.0, "n": 0}, "context": {"z": 0.2}, "objective": None, "constraints": {"h": 9.0}},
+        ]
+    )
+    assert count == 2
+    assert t.models.rows == [[0, 1], [1], [2]]
+    assert t.step == 0
+    assert (t.queue == 0).all()
+    assert t.certificate()["g"].steps == 0
+    before = everything(t)
+    with pytest.raises(ValueError, match=r"row 1: parameters\['a'\] must lie in \[0.0, 10.0\], got 11.0"):
+        t.observe_table(
+            [{"a": 2.0, "n": 1, "z": 0.1, "objective": 4.0}, {"a": 11.0, "n": 1, "z": 0.1, "objective": 4.0}]
+        )
+    assert everything(t) == before  # all rows or none
+
+
+def test_a_parameter_may_be_called_parameters() -> None:
+    t = Fixed(Problem({"parameters": (0.0, 1.0)}))
+    assert t.observe_table([{"parameters": 0.5, "objective": 1.0}]) == 1
+
+
+def test_what_is_handed_out_is_the_users_own() -> None:
+    """Nobody changes the tuner by changing a dictionary it handed out, nor by changing one it was given."""
+    t = tuner()
+    context = {"z": 0.5}
+    s = t.ask(context)
+    before = everything(t)
+    proposed = dict(s.parameters)
+    s.parameters["a"] = -99.0
+    context["z"] = 77.0
+    t.pending[0].parameters["a"] = -98.0
+    state = t.state()
+    state["ledger"]["steps"][0]["x"][0] = 5.0
+    state["problem"]["parameters"].clear()
+    assert everything(t) == before
+    assert t.pending[0].parameters == proposed
+    with pytest.raises(ValueError, match="made by another tuner or changed since"):
+        t.tell(s, 1.0, {"g": 1.0, "h": 1.0})
+    t.tell(s.id, 1.0, {"g": 1.0, "h": 1.0})
+
+
+def test_a_suggestion_of_another_tuner_is_refused() -> None:
+    t, other = tuner(), Fixed(PROBLEM, parameters={"a": 1.0, "n": 0})
+    t.ask({"z": 0.1})
+    foreign = other.ask({"z": 0.1})
+    with pytest.raises(ValueError, match="made by another tuner"):
+        t.tell(foreign, 1.0, {"g": 1.0, "h": 1.0})
+    with pytest.raises(ValueError, match="suggestion 99 is unknown; 1 were made so far"):
+        t.tell(99, 1.0, {"g": 1.0, "h": 1.0})
+
+
+def test_limits_changed_in_mid_course_move_later_suggestions_only() -> None:
+    t = tuner()
+    s = t.ask({"z": 0.5})
+    t.set_limits({"g": 0.0, "h": 2.5})
+    u = t.ask({"z": 0.5})
+    t.tell(s, 0.0, {"g": 0.5, "h": 2.2})
+    t.tell(u, 0.0, {"g": 0.5, "h": 2.2})
+    assert signals(t, s.id, u.id) == [[-0.5, pytest.approx(-0.2)], [0.5, pytest.approx(0.3)]]
+    assert t.problem.limits[0].bound == 0.0
+
+
+def test_the_queue_bounds_the_cumulative_constraint() -> None:
+    """lambda >= sum of what it was moved by, in plant units, with missing values, failures and corrections."""
+    rng = np.random.default_rng(5)
+    t = tuner()
+    told = []
+    for i in range(40):
+        s = t.ask({"z": rng.random()})
+        if i % 7 == 3:
+            t.fail(s, "x")
+            continue
+        told.append(s)
+        t.tell(s, rng.normal(), {"g": None if i % 5 == 2 else 1 + rng.normal(), "h": 2 + rng.normal()})
+        if i % 4 == 0:
+            t.correct(told[int(rng.integers(len(told)))], constraints={"g": 1 + rng.normal()})
+        total = np.sum(signals(t, *t.ledger.counted), axis=0)
+        assert (t.queue >= total - 1e-9).all()
+        assert (t.queue >= 0).all()
+
+
+def test_choices_take_part_in_everything() -> None:
+    problem = Problem({"m": Choice(["x", 2, True])}, {"s": Choice(["day", "night"])}, {"g": 0.5})
+    t = PDCBO(problem, horizon=9)
+    for i in range(9):
+        s = t.ask({"s": "day" if i % 2 else "night"})
+        t.tell(s, 1.0 if s.parameters["m"] == "x" else 0.0, {"g": 0.1}, applied={"m": True} if i == 4 else None)
+    assert t.models.X[4].tolist() == [1.0, 0.0 if 4 % 2 else 1.0]
+    assert PDCBO.restore(json.loads(json.dumps(t.state()))).state() == t.state()
