@@ -85,7 +85,7 @@ class Shared:
         """Return mean and std, (q, M) each."""
         answers = [model.at(z) for _, model in self.models]
         mean = np.concatenate([mean.T for mean, _ in answers])
-        return mean, np.concatenate([np.tile(std, (mean.shape[1], 1)) for mean, std in answers])
+        return mean, np.concatenate([np.broadcast_to(std, mean.T.shape) for mean, std in answers])
 
     def tell(self, x: Array, y: Array) -> None:
         """Add one observation."""

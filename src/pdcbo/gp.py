@@ -165,8 +165,9 @@ class Posterior:
         if n % BLOCK == BLOCK - 1:
             self._finish_block(n + 1 - BLOCK)
             return
-        row = self.factor.solve(self.kernel.matrix(self.X, x[None]), overwrite=True)[:, 0]
-        self.factor.append(row, float(self.kernel.diagonal(x[None])[0]))
+        here = x[None]
+        row = self.factor.solve(self.kernel.matrix(here, self.X).T, overwrite=True)[:, 0]
+        self.factor.append(row, float(self.kernel.diagonal(here)[0]))
         self._append_targets(n)
 
     def set_targets(self, Y: Array) -> None:
