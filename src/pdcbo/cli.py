@@ -67,6 +67,28 @@ def compare_command(
     typer.echo((out / "summary.md").read_text())
 
 
+@app.command("reproduce")
+def reproduce_command(
+    figure: Annotated[str, typer.Argument(help="figure1, figure2 or all")] = "all",
+    seeds: Seeds = 50,
+    quick: Quick = False,
+    core: Annotated[bool, typer.Option("--core", help="the paper's three methods only")] = False,
+    workers: Workers = None,
+    data: Annotated[Path | None, typer.Option(help="where runs are kept; OUT/data")] = None,
+    out: Out = Path("reproduction"),
+) -> None:
+    """Regenerate the paper's figures beside the published curves."""
+    from pdcbo.experiment.reproduce import FIGURES, QUICK_SEEDS, reproduce
+
+    names = list(FIGURES) if figure == "all" else [figure]
+    taken = reproduce(
+        names, min(seeds, QUICK_SEEDS) if quick else seeds, out, data=data, core=core, workers=workers, bar=_bar
+    )
+    for name, seconds in taken.items():
+        typer.echo(f"{name}: {seconds:.1f} s")
+    typer.echo(f"page: {out / 'reproduction.md'}   figures: {out / 'figures'}")
+
+
 @app.command("bench")
 def bench_command(
     out: Out = Path("bench"),

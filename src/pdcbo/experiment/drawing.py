@@ -5,7 +5,8 @@ Every function draws what it is given and writes PNG, and PDF where a figure is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,22 +28,16 @@ STYLE: Any = {
 }  # fmt: skip
 
 
-def figure(rows: int, columns: int, width: float, height: float) -> tuple[Any, Any]:
-    """Return a figure and its axes (rows, columns), in the house style, without a display."""
+@contextmanager
+def sheet(path: Path, rows: int, columns: int, size: tuple[float, float], *, pdf: bool = False) -> Iterator[Any]:
+    """Yield axes (rows, columns) in the house style, then write `path`.png and, if asked, `path`.pdf."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
     with mpl.rc_context(STYLE):
-        drawing = Figure(figsize=(width, height), layout="constrained")
-        return drawing, drawing.subplots(rows, columns, squeeze=False)
-
-
-def save(drawing: Any, path: Path, *, pdf: bool = False) -> None:
-    """Write `path`.png and, if asked, `path`.pdf."""
-    import matplotlib as mpl
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with mpl.rc_context(STYLE):
+        drawing = Figure(figsize=size, layout="constrained")
+        yield drawing.subplots(rows, columns, squeeze=False)
+        path.parent.mkdir(parents=True, exist_ok=True)
         drawing.savefig(path.with_suffix(".png"))
         if pdf:
             drawing.savefig(path.with_suffix(".pdf"), metadata={"CreationDate": None})
@@ -66,19 +61,17 @@ def band(axes: Any, curves: Array, label: str, colour: str, spread: float = 1.0,
 def draw_comparison(collected: dict[str, Runs], title: str, path: Path) -> None:
     """Draw regret and the running average of every limit, mean and one standard deviation over seeds."""
     some = next(iter(collected.values()))
-    drawing, axes = figure(1, 1 + len(some.labels), 4.2 * (1 + len(some.labels)), 3.4)
-    palette = colours(list(collected))
-    for label, runs in collected.items():
-        band(axes[0, 0], runs.regret, label, palette[label])
-        for i in range(len(some.labels)):
-            band(axes[0, 1 + i], runs.averages[:, :, i], label, palette[label])
-    axes[0, 0].set(title=title, xlabel="step", ylabel="cost above the best feasible, so far")
-    axes[0, 0].legend()
-    for i, name in enumerate(some.labels):
-        early = len(some.cost[0]) // 10
-        ends = np.concatenate([runs.averages[:, early:, i].mean(axis=0) for runs in collected.values()])
-        limit_axes(axes[0, 1 + i], name, ends)
-    save(drawing, path)
+    palette, early, N = colours(list(collected)), len(some.cost[0]) // 10, len(some.labels)
+    with sheet(path, 1, 1 + N, (4.2 * (1 + N), 3.4)) as axes:
+        for label, runs in collected.items():
+            band(axes[0, 0], runs.regret, label, palette[label])
+            for i in range(N):
+                band(axes[0, 1 + i], runs.averages[:, :, i], label, palette[label])
+        axes[0, 0].set(title=title, xlabel="step", ylabel="cost above the best feasible, so far")
+        axes[0, 0].legend()
+        for i, name in enumerate(some.labels):
+            ends = np.concatenate([runs.averages[:, early:, i].mean(axis=0) for runs in collected.values()])
+            limit_axes(axes[0, 1 + i], name, ends)
 
 
 def limit_axes(axes: Any, name: str, values: Array) -> None:
@@ -101,31 +94,29 @@ def draw_episode(data: dict[str, Any], path: Path) -> None:
     """
     limits, parameters = data["limits"], data["parameters"]
     columns = max(len(limits) + 1, len(parameters) + (data["price"] is not None))
-    drawing, axes = figure(2, columns, 4.0 * columns, 6.0)
     steps = np.arange(1, len(data["cost"]) + 1)
-    top, bottom = axes
-    top[0].plot(steps, np.cumsum(data["cost"]) / steps, color=COLOURS["pdcbo"], label="this run")
-    if data["best"] is not None:
-        top[0].plot(steps, np.cumsum(data["best"]) / steps, color="black", linewidth=1, linestyle="--",
-                    label="best feasible at each step")  # fmt: skip
-    top[0].set(title=data["title"], ylabel="average cost so far", xlabel="step")
-    top[0].legend()
-    for axis, (label, (values, bound)) in zip(top[1:], limits.items(), strict=False):
-        axis.plot(steps, values, ".", color="#bbbbbb", markersize=3, label="measured")
-        axis.plot(steps, np.cumsum(values) / steps, color=COLOURS["cei"], label="average so far")
-        axis.axhline(bound, color="black", linewidth=1, linestyle="--", label="limit")
-        axis.set(title=f"{label}: average against its limit", xlabel="step")
-        axis.legend()
-    for axis, (name, values) in zip(bottom, parameters.items(), strict=False):
-        axis.plot(steps, values, ".", color=COLOURS["pdcbo"], markersize=3)
-        axis.set(title=name, xlabel="step")
-    used = len(parameters)
-    if data["price"] is not None:
-        for i, label in enumerate(limits):
-            bottom[used].plot(steps, data["price"][:, i], label=label, color=OTHERS[i])
-        bottom[used].set(title="price of each limit", xlabel="step", ylabel="cost per unit")
-        bottom[used].legend()
-        used += 1
-    for axis in [*top[1 + len(limits) :], *bottom[used:]]:
-        axis.set_visible(False)
-    save(drawing, path)
+    with sheet(path, 2, columns, (4.0 * columns, 6.0)) as (top, bottom):
+        top[0].plot(steps, np.cumsum(data["cost"]) / steps, color=COLOURS["pdcbo"], label="this run")
+        if data["best"] is not None:
+            top[0].plot(steps, np.cumsum(data["best"]) / steps, color="black", linewidth=1, linestyle="--",
+                        label="best feasible at each step")  # fmt: skip
+        top[0].set(title=data["title"], ylabel="average cost so far", xlabel="step")
+        top[0].legend()
+        for axis, (label, (values, bound)) in zip(top[1:], limits.items(), strict=False):
+            axis.plot(steps, values, ".", color="#bbbbbb", markersize=3, label="measured")
+            axis.plot(steps, np.cumsum(values) / steps, color=COLOURS["cei"], label="average so far")
+            axis.axhline(bound, color="black", linewidth=1, linestyle="--", label="limit")
+            axis.set(title=f"{label}: average against its limit", xlabel="step")
+            axis.legend()
+        for axis, (name, values) in zip(bottom, parameters.items(), strict=False):
+            axis.plot(steps, values, ".", color=COLOURS["pdcbo"], markersize=3)
+            axis.set(title=f"{name}, as set by the tuner", xlabel="step")
+        used = len(parameters)
+        if data["price"] is not None:
+            for i, label in enumerate(limits):
+                bottom[used].plot(steps, data["price"][:, i], label=label, color=OTHERS[i], linewidth=1)
+            bottom[used].set(title="price of each limit", xlabel="step", ylabel="cost per unit")
+            bottom[used].legend()
+            used += 1
+        for axis in [*top[1 + len(limits) :], *bottom[used:]]:
+            axis.set_visible(False)

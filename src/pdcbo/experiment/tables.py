@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -158,6 +160,28 @@ def summary_rows(collected: dict[str, Runs]) -> list[tuple[str, ...]]:
             f"{100 * v.lower:.0f} to {100 * v.upper:.0f} %", f"{1e3 * r.seconds.mean():.2f}",
         ))  # fmt: skip
     return rows
+
+
+def reflow(text: str, width: int = 116) -> str:
+    """Wrap the prose of a Markdown text anew, since numbers have moved its line ends; tables stay as they are."""
+    blocks: list[list[str]] = []
+    for line in text.split("\n"):
+        kept = not line.strip() or line.startswith(("|", "#", "!"))
+        starts = re.match(r"\s*(- |\d+\. )", line) is not None
+        if kept or starts or not blocks or not blocks[-1][-1].strip() or blocks[-1][-1].startswith(("|", "#", "!")):
+            blocks.append([line])
+        else:
+            blocks[-1].append(line)
+    lines = []
+    for block in blocks:
+        if not block[0].strip() or block[0].startswith(("|", "#", "!")):
+            lines += block
+            continue
+        marker = re.match(r"\s*(- |\d+\. )?", block[0])
+        indent = " " * len(marker.group(0)) if marker else ""
+        lines.append(textwrap.fill(" ".join(part.strip() for part in block), width, subsequent_indent=indent,
+                                   break_long_words=False, break_on_hyphens=False))  # fmt: skip
+    return "\n".join(lines)
 
 
 def markdown(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
