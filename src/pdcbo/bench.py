@@ -44,7 +44,13 @@ def run(out: Path, quick: bool = False, stacks: list[str] | None = None) -> None
         out: directory for `bench.json`, `bench.md` and `bench.png`.
         quick: two settings at n = 500 only.
         stacks: names in `STACKS`, by default all that are installed.
+
+    Raises:
+        ValueError: a stack is unknown.
     """
+    unknown = [name for name in stacks or [] if name not in STACKS]
+    if unknown:
+        raise ValueError(f"stacks must be among {list(STACKS)!r}, got {unknown[0]!r}")
     command = [sys.executable, "-m", "pdcbo.bench", str(out), str(int(quick)), *(stacks or STACKS)]
     subprocess.run(command, check=True, env={**os.environ, **ONE_THREAD})
 

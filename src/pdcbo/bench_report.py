@@ -34,8 +34,8 @@ def report(data: Mapping[str, Any], baseline: Mapping[str, float]) -> str:
     """Return all tables in markdown."""
     api = data["api"]
     public = (
-        f"Ask and tell at A50, n = {api['n']}: {api['public']:.3g} ms through `pdcbo.PDCBO` with names, units and validation, "
-        f"{api['engine']:.3g} ms bare, {api['public'] - api['engine']:.2f} ms over (bar 0.15)."
+        f"Ask and tell at A50, n = {api['n']}: {api['public']:.3g} ms through `pdcbo.PDCBO` with names, units and "
+        f"validation, {api['engine']:.3g} ms bare, {api['public'] - api['engine']:.2f} ms over (bar 0.15)."
     )
     parts = [_times(data), _ratios(data), _others(data), public, _regressions(baseline_of(data), baseline)]
     return "\n\n".join(part for part in parts if part) + "\n"
