@@ -89,6 +89,36 @@ def reproduce_command(
     typer.echo(f"page: {out / 'reproduction.md'}   figures: {out / 'figures'}")
 
 
+@app.command("rates")
+def rates_command(
+    seeds: Seeds = 10, quick: Quick = False, workers: Workers = None, out: Out = Path("rates")
+) -> None:
+    """Measure how the regret grows with the horizon, against the paper's Table I."""
+    from pdcbo.experiment.rates import rates
+
+    typer.echo(rates(min(seeds, 5) if quick else seeds, out, quick=quick, workers=workers, bar=_bar))
+
+
+@app.command("suite")
+def suite_command(
+    seeds: Seeds = 10,
+    first_seed: FirstSeed = 0,
+    plants: Annotated[str | None, typer.Option(help="names with commas between; by default all")] = None,
+    optimizers: Annotated[str | None, typer.Option(help="names, or label:name, with commas between")] = None,
+    option: Options = None,
+    workers: Workers = None,
+    out: Out = Path("suite"),
+) -> None:
+    """Run all optimizers over the suite of plants, with nothing set by hand."""
+    from pdcbo.experiment.compare import parse_variants
+    from pdcbo.experiment.suite import VARIANTS, suite
+
+    variants = VARIANTS if optimizers is None else parse_variants(optimizers.split(","), option or [])
+    chosen = None if plants is None else plants.split(",")
+    typer.echo(suite(range(first_seed, first_seed + seeds), out, plants=chosen, variants=variants, workers=workers,
+                     bar=_bar))  # fmt: skip
+
+
 @app.command("bench")
 def bench_command(
     out: Out = Path("bench"),

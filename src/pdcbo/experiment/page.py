@@ -14,11 +14,11 @@ Facts = dict[str, Any]
 HEAD = """\
 # The paper's experiments, run again
 
-Written by `pdcbo reproduce`; every number below comes from its last run. The paper is W. Xu, Y. Jiang, B. Svetozarevic
-and C. N. Jones, "Primal-Dual Contextual Bayesian Optimization for Control System Online Optimization with Time-Average
-Constraints" (CDC 2023, arXiv 2304.06104). The module that holds the algorithm is not part of the published code, so its
-experiments cannot simply be started again; this page runs our implementation of all methods beside the published
-curves.
+Written by `pdcbo reproduce`; every number below comes from its last run. The paper is W. Xu, Y. Jiang, B.
+Svetozarevic and C. N. Jones, "Primal-Dual Contextual Bayesian Optimization for Control System Online Optimization
+with Time-Average Constraints" (CDC 2023, arXiv 2304.06104). The module that holds the algorithm is not part of the
+published code, so its experiments cannot simply be started again; this page runs our implementation of all methods
+beside the published curves.
 
 To make it again: `pip install "pdcbo[experiments]"`, then `pdcbo reproduce all --seeds 50`; with `--quick` for five
 seeds. All tables and figures are written below `--out`, all single runs as Parquet.
@@ -63,13 +63,10 @@ _FIGURE1_HEAD = """\
 ![figure 1](figures/figure1.png)
 
 Means over {n} instances with half a standard deviation, as in the paper; dashed: the published curves. One parameter
-and
-one context in [-10, 10], the kernel 2 exp(-r^2/2) known to all methods, noise 0.05, 50 candidates, contexts on 50
-values,
-eta = 1, epsilon = 0, lambda_1 = 0, beta^(1/2) = 1, 500 steps. Regret is against the best of the 50 candidates that is
-feasible at each step, as published; the next column takes the optimum over the whole interval instead, and the one
-after
-that the best that limits on the time average allow, which no method can beat for long.
+and one context in [-10, 10], the kernel 2 exp(-r^2/2) known to all methods, noise 0.05, 50 candidates, contexts on 50
+values, eta = 1, epsilon = 0, lambda_1 = 0, beta^(1/2) = 1, 500 steps. Regret is against the best of the 50 candidates
+that is feasible at each step, as published; the next column takes the optimum over the whole interval instead, and
+the one after that the best that limits on the time average allow, which no method can beat for long.
 """
 
 
@@ -82,13 +79,11 @@ def _figure1_agrees(facts: Facts) -> str:
     return f"""\
 **What agrees.** PDCBO with the paper's constants has a regret of {pdcbo["regret"]:.0f} (published:
 {printed["regret"]:.0f}) that {"flattens" if pdcbo["second_half"] < 0.35 else "does not flatten"}: the second half of
-the
-run adds {100 * pdcbo["second_half"]:.0f} % of it. Its cumulative constraint ends at {pdcbo["constraint"]:.0f} (published:
-{printed["constraint"]:.0f}) and below zero in {below} of {n} runs. Its regret is
-{"below that of" if ordered else "not below that of both"} CEI ({cei["regret"]:.0f}) and SafeOpt ({safe["regret"]:.0f}):
-the paper's claim for its own method
-{"holds" if ordered and pdcbo["violating"] <= max(1, n // 50) else "does not hold"}
-on exact draws.
+the run adds {100 * pdcbo["second_half"]:.0f} % of it. Its cumulative constraint ends at {pdcbo["constraint"]:.0f}
+(published: {printed["constraint"]:.0f}) and below zero in {below} of {n} runs. Its regret is
+{"below that of" if ordered else "not below that of both"} CEI ({cei["regret"]:.0f}) and SafeOpt
+({safe["regret"]:.0f}): the paper's claim for its own method
+{"holds" if ordered and pdcbo["violating"] <= max(1, n // 50) else "does not hold"} on exact draws.
 """
 
 
@@ -99,12 +94,11 @@ def _figure1_differs(facts: Facts) -> str:
 **What differs, and why.**
 
 - *The functions.* The published ones interpolate 10 x 10 samples over the box, 2.2 apart, where the length scale is
-  1; ours
-  are exact draws on the continuous box. The paper prints the kernel exp(-r^2), its code uses exp(-r^2/2); we use the
-  latter.
-- *CEI.* In its proper form, with standard deviations and an incumbent of its own for every context, CEI has a regret of
-  {cei["regret"]:.0f}, not {printed["cei"]["regret"]:.0f}, and keeps its constraint ({cei["constraint"]:.0f}): it wants
-  every step feasible, so its average is far below the limit."""]
+  1; ours are exact draws on the continuous box. The paper prints the kernel exp(-r^2), its code uses exp(-r^2/2); we
+  use the latter.
+- *CEI.* In its proper form, with standard deviations and an incumbent of its own for every context, CEI has a regret
+  of {cei["regret"]:.0f}, not {printed["cei"]["regret"]:.0f}, and keeps its constraint ({cei["constraint"]:.0f}): it
+  wants every step feasible, so its average is far below the limit."""]
     if "CEI, as published" in rows:
         flawed = rows["CEI, as published"]
         due = "mostly" if flawed["regret"] > 2.0 * cei["regret"] else "not only"
@@ -114,11 +108,11 @@ def _figure1_differs(facts: Facts) -> str:
   half of the run adds {100 * flawed["second_half"]:.0f} %. So the paper's distance to CEI is {due} due to that
   variant.""")
     words.append(f"""\
-- *SafeOpt.* Its rule samples where it is most uncertain among minimisers and expanders: it learns the safe optimum and
-  does not mind what the samples cost, which gives {safe["regret"]:.0f} (published:
-  {printed["safeopt"]["regret"]:.0f}, on
-  the smoother interpolated functions). With contexts over 20 length scales its safe set is empty in
-  {safe["fallback"]:.0f} of 500 steps on average, where the most probably feasible point is taken.""")
+- *SafeOpt.* Its rule samples where it is most uncertain among minimisers and expanders: it learns the safe optimum
+  and does not mind what the samples cost, which gives {safe["regret"]:.0f} (published:
+  {printed["safeopt"]["regret"]:.0f}, on the smoother interpolated functions). With contexts over 20 length scales its
+  safe set is empty in {safe["fallback"]:.0f} of 500 steps on average, where the most probably feasible point is
+  taken.""")
     if "Safe-UCB" in rows:
         ucb = rows["Safe-UCB"]
         words.append(f"""\
@@ -128,6 +122,5 @@ def _figure1_differs(facts: Facts) -> str:
         own = rows["PDCBO, default"]
         words.append(f"""\
 - *Our default setting* of PDCBO, with the same known kernel and candidates, ends at {own["regret"]:.0f} with a
-  constraint
-  of {own["constraint"]:.0f} and {own["violating"]} violating runs.""")
+  constraint of {own["constraint"]:.0f} and {own["violating"]} violating runs.""")
     return "\n".join(words) + "\n"

@@ -37,11 +37,10 @@ def _evidence(facts: Facts) -> str:
 **The published figure cannot be a target.** Two signs seem to have been lost between the paper and its experiment; we
 say so with respect, since the method does not depend on them, and give the evidence so that everybody can check it.
 
-1. *The limits.* The published constraint functions return -(X_A - 0.12) and -(X_G - 0.08), so that all methods kept the
-   mass fractions above the limits instead of below. At the published safe start, a feed of 4.1 kg/s at 81.2 degrees,
-   the
-   reactor has X_A = {start["x_a"]:.4f} and X_G = {start["x_g"]:.4f}: both limits of the text are exceeded there, by
-   {start["x_a"] - 0.12:+.4f} and {start["x_g"] - 0.08:+.4f}. The published averages of Safe BO are
+1. *The limits.* The published constraint functions return -(X_A - 0.12) and -(X_G - 0.08), so that all methods kept
+   the mass fractions above the limits instead of below. At the published safe start, a feed of 4.1 kg/s at 81.2
+   degrees, the reactor has X_A = {start["x_a"]:.4f} and X_G = {start["x_g"]:.4f}: both limits of the text are
+   exceeded there, by {start["x_a"] - 0.12:+.4f} and {start["x_g"] - 0.08:+.4f}. The published averages of Safe BO are
    {safe["averages"][0]:+.4f} and {safe["averages"][1]:+.4f}: the same numbers with the other sign. Read that way, the
    published PDCBO ran at X_A = {x_a:.3f} and X_G = {x_g:.3f} on average, above the limit of 0.08.
 2. *Safe BO's cost.* Its stored values are those of a negated objective, scaled back without undoing the negation. The
@@ -67,10 +66,8 @@ def _table(facts: Facts) -> str:
     ]  # fmt: skip
     oracles = f"""\
 The best point feasible at each step costs {facts["oracle_per_step"]:.0f} on average over the context sequences, the
-best with
-limits on the time average {facts["oracle_time_average"]:.0f}. A run violates if a true average ends above its limit;
-the interval
-is for the probability of that, at 95 %.
+best with limits on the time average {facts["oracle_time_average"]:.0f}. A run violates if a true average ends above
+its limit; the interval is for the probability of that, at 95 %.
 """
     header = ("method", "cost (sd)", "of the per-step optimum", "regret per step", "regret time average",
               "average X_A - 0.12 (worst run)", "average X_G - 0.08 (worst run)", "violating runs", "interval",
@@ -85,22 +82,18 @@ def _reading(facts: Facts) -> str:
     words = [f"""\
 **What this says.** With the right signs and CEI in its proper form, PDCBO with the paper's constants reaches
 {100 * pdcbo["share"]:.0f} % of the per-step optimum and {better} CEI ({100 * cei["share"]:.0f} %). eta = 1 in
-standardised
-units makes the price of a limit swing between nothing and everything from step to step:
-{100 * pdcbo["unsafe_share"]:.0f} %
-of its steps exceed a limit, the others are far inside, and both kinds cost. SafeOpt explores by its rule and pays
-for it
-({100 * safe["share"]:.0f} %)."""]
+standardised units makes the price of a limit swing between nothing and everything from step to step:
+{100 * pdcbo["unsafe_share"]:.0f} % of its steps exceed a limit, the others are far inside, and both kinds cost.
+SafeOpt explores by its rule and pays for it ({100 * safe["share"]:.0f} %)."""]
     if "PDCBO, default" in rows:
         own, ucb, flawed = rows["PDCBO, default"], rows["Safe-UCB"], rows["CEI, as published"]
         constant, free = rows["best constant"], rows["CGP-UCB"]
         words.append(f"""\
 Safe-UCB reaches {100 * ucb["share"]:.0f} %; our default setting of PDCBO {100 * own["share"]:.1f} %, with
-{own["violating"]} of {facts["seeds"]} runs above a limit at the end, by {max(own["worst"]):+.4f} at most. The published
-variant of CEI reaches {100 * flawed["share"]:.0f} %. The best constant parameters, known in hindsight only, reach
-{100 * constant["share"]:.1f} %. CGP-UCB, which ignores the limits, shows what they cost: it spends
-{free["cost"]:.0f} with
-X_G {free["averages"][1]:+.3f} above its limit.""")
+{own["violating"]} of {facts["seeds"]} runs above a limit at the end, by {max(own["worst"]):+.4f} at most. The
+published variant of CEI reaches {100 * flawed["share"]:.0f} %. The best constant parameters, known in hindsight only,
+reach {100 * constant["share"]:.1f} %. CGP-UCB, which ignores the limits, shows what they cost: it spends
+{free["cost"]:.0f} with X_G {free["averages"][1]:+.3f} above its limit.""")
     return "\n".join(words) + "\n"
 
 
@@ -115,15 +108,12 @@ def _flipped(facts: Facts) -> str:
     header = ("flipped problem", "cost", "0.12 - X_A", "0.08 - X_G", "published cost", "published g1", "published g2")
     return f"""\
 **The flipped problem**, X_A at least 0.12 and X_G at least 0.08, run with our code over {facts["flipped_seeds"]}
-context
-sequences, SafeOpt from the published start:
+context sequences, SafeOpt from the published start:
 
 {markdown(header, rows)}
 What is printed as the two averages shows which problem was solved. In the problem of the text X_G binds and X_A does
-not ({right["averages"][0]:+.4f} and {right["averages"][1]:+.4f} for PDCBO, table above); in the flipped one X_A
-binds and
-X_G is far from its limit, and that is the pattern of the published PDCBO. The costs do not agree in detail, and we
-do not
-claim that they should: the published hyper-parameters, scaling and candidates are not known to us, our SafeOpt leaves
-its start, and the published Safe BO, by the numbers above, did not.
+not ({right["averages"][0]:+.4f} and {right["averages"][1]:+.4f} for PDCBO, table above); in the flipped one X_A binds
+and X_G is far from its limit, and that is the pattern of the published PDCBO. The costs do not agree in detail, and
+we do not claim that they should: the published hyper-parameters, scaling and candidates are not known to us, our
+SafeOpt leaves its start, and the published Safe BO, by the numbers above, did not.
 """

@@ -1,8 +1,59 @@
-"""All optimizers over the suite of plants: `pdcbo suite`."""
+"""All optimizers over the suite of plants, with nothing set by hand: `pdcbo suite`.
+
+Every step counts and nobody gets free samples. Of each plant and optimizer over the seeds:
+
+    normalised cost   (cost - time-average oracle) / (cost of random search - time-average oracle): 0 is the best that
+                      limits on the average allow, 1 is random search
+    worst             the highest normalised cost of any seed
+    violating         runs that end with a true average above its limit
+    rank              by mean cost among optimizers that violate in fewer than 5 % of their runs; the best constant
+                      parameters are known in hindsight only, and CGP-UCB and random search only rank if they hold
+
+Below `out`: runs and oracles as in `pdcbo compare`, `results.parquet`, `suite.md` and `suite.csv`.
+"""
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+import numpy as np
+
+from pdcbo.experiment.compare import comparison, write_results
+from pdcbo.experiment.jobs import Job, Variant
+from pdcbo.experiment.runner import Report, run_jobs
+from pdcbo.experiment.tables import Runs, collect, markdown
+
+VARIANTS = (
+    Variant("pdcbo", "pdcbo"),
+    Variant("cei", "cei"),
+    Variant("safeopt", "safeopt"),
+    Variant("safe-ucb", "safeopt", {"ucb": True}),
+    Variant("cgp-ucb", "cgp-ucb"),
+    Variant("random", "random"),
+    Variant("best constant", "fixed"),
+)
+HINDSIGHT = "best constant"
+ALLOWED = 0.05
+
+
+@dataclass(frozen=True)
+class Score:
+    """One optimizer on one plant; `rank` is None where it violates too often or knows the future."""
+
+    plant: str
+    variant: str
+    cost: float
+    sd: float
+    worst: float
+    violating: int
+    runs: int
+    excess: float
+    rank: int | None
+    milliseconds: float
 
 
 def suite_plants() -> dict[str, Any]:
@@ -10,3 +61,98 @@ def suite_plants() -> dict[str, Any]:
     from pdcbo.plants.suite import SUITE
 
     return dict(SUITE)
+
+
+def suite_jobs(plants: Sequence[str], variants: Sequence[Variant], seeds: Sequence[int]) -> dict[str, list[Job]]:
+    """Return the jobs of every plant, over the plant's own horizon."""
+    known = suite_plants()
+    unknown = [name for name in plants if name not in known]
+    if unknown:
+        raise ValueError(f"--plants: {unknown[0]!r} is not in the suite; there are {list(known)!r}")
+    if not any(variant.optimizer == "random" for variant in variants):
+        variants = [*variants, Variant("random", "random")]
+    return {name: comparison(name, variants, seeds, known[name].steps) for name in plants}
+
+
+def score(plant: str, collected: dict[str, Runs]) -> list[Score]:
+    """Return the scores of all variants on one plant, in order of cost."""
+    random = collected["random"]
+    scale = np.mean(random.cost.sum(axis=1) - random.time_average)
+    scores = []
+    for label, runs in collected.items():
+        normalised = (runs.cost.sum(axis=1) - runs.time_average) / max(float(scale), 1e-12)
+        final = runs.final.max(axis=1, initial=-np.inf)
+        violating = int((final > 0.0).sum())
+        size = np.abs(runs.limits).mean() if runs.limits.size else 1.0
+        scores.append(Score(
+            plant, label, float(normalised.mean()), float(normalised.std(ddof=1)) if len(normalised) > 1 else 0.0,
+            float(normalised.max()), violating, len(final), float(np.maximum(final, 0.0).max() / (size or 1.0)), None,
+            float(1e3 * runs.seconds.mean()),
+        ))  # fmt: skip
+    scores.sort(key=lambda s: s.cost)
+    allowed = [s.variant for s in scores if s.violating < ALLOWED * s.runs and s.variant != HINDSIGHT]
+    return [
+        Score(**{**vars(s), "rank": allowed.index(s.variant) + 1 if s.variant in allowed else None}) for s in scores
+    ]
+
+
+def suite(
+    seeds: Sequence[int],
+    out: Path,
+    *,
+    plants: Sequence[str] | None = None,
+    variants: Sequence[Variant] = VARIANTS,
+    workers: int | None = None,
+    bar: Callable[[str], Any],
+) -> str:
+    """Run the suite, or what is left of it, write its tables, and return them as text."""
+    groups = suite_jobs(plants or list(suite_plants()), variants, seeds)
+    jobs = [job for group in groups.values() for job in group]
+    report: Report
+    with bar("suite") as report:
+        run_jobs(jobs, out, workers=workers, report=report)
+    scores = {plant: score(plant, collect(group, out)) for plant, group in groups.items()}
+    write_results(jobs, out)
+    flat = [s for group in scores.values() for s in group]
+    with (out / "suite.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(vars(flat[0])))
+        writer.writeheader()
+        writer.writerows(vars(s) for s in flat)
+    text = f"# The suite, {len(seeds)} seeds\n\n{_overview(scores)}\n{_details(flat)}"
+    (out / "suite.md").write_text(text)
+    return text
+
+
+def _overview(scores: dict[str, list[Score]]) -> str:
+    labels = list(dict.fromkeys(s.variant for group in scores.values() for s in group))
+    labels.sort(key=lambda label: -_firsts(scores, label))
+    rows = []
+    for plant, group in scores.items():
+        by_label = {s.variant: s for s in group}
+        rows.append((plant, *(_cell(by_label[label]) for label in labels)))
+    rows.append(("first on", *(f"{_firsts(scores, label)} of {len(scores)}" for label in labels)))
+    words = (
+        "Normalised cost (0: time-average oracle, 1: random search), in brackets runs that violate, if any; bold"
+        ": lowest cost among those that violate in fewer than 5 % of their runs.\n\n"
+    )
+    return words + markdown(("plant", *labels), rows)
+
+
+def _cell(s: Score) -> str:
+    text = f"{s.cost:.3f}" + (f" ({s.violating} of {s.runs})" if s.violating else "")
+    return f"**{text}**" if s.rank == 1 else text
+
+
+def _firsts(scores: dict[str, list[Score]], label: str) -> int:
+    return sum(s.rank == 1 for group in scores.values() for s in group if s.variant == label)
+
+
+def _details(scores: Sequence[Score]) -> str:
+    rows = [
+        (s.plant, s.variant, f"{s.cost:.3f}", f"{s.sd:.3f}", f"{s.worst:.3f}", f"{s.violating} of {s.runs}",
+         f"{s.excess:.3f}", "" if s.rank is None else str(s.rank), f"{s.milliseconds:.1f}")
+        for s in scores
+    ]  # fmt: skip
+    header = ("plant", "optimizer", "normalised cost", "sd", "worst", "violating", "worst excess, of mean |g|", "rank",
+              "ms a step")  # fmt: skip
+    return markdown(header, rows)
