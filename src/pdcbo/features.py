@@ -99,6 +99,11 @@ class Features:
         """The number of features r."""
         return int(self.phi.shape[1])
 
+    @property
+    def pays_from(self) -> int:
+        """The number of observations from which M r^2 for the quadratic forms is less than n^2 M for a full solve."""
+        return self.rank
+
     def at(self, point: Array) -> Array:
         """Return the features of any point, shape (r,)."""
         return self.axis.at(point)
@@ -143,6 +148,11 @@ class GridFeatures(Features):
         self._second_of = np.eye(len(R2))[self.t]
         phi = R1[self.s][:, :, None] * R2[self.t][:, None, :]
         self._finish(phi.reshape(len(self.s), -1)[:, self._index])
+
+    @property
+    def pays_from(self) -> int:
+        """The number of observations from which features pay: always, since quadratic forms go axis by axis."""
+        return 0
 
     def at(self, point: Array) -> Array:
         """Return the features of any point, shape (r,)."""

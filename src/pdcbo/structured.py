@@ -106,7 +106,7 @@ class CandidatePosterior:
             self._search()
         if self._features is not None:
             self._serve(theta)
-        if self._features is not None and n >= self._features.rank:
+        if self._features is not None and n >= self._features.pays_from:
             if not self._uses_features:
                 self._start_table(self._features.rank)
                 self._uses_features = True
