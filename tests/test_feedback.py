@@ -83,7 +83,7 @@ def test_a_late_lower_bound_is_the_one_it_was_chosen_with(signal: str) -> None:
         t.tell(old, 1.0, {"g": None, "h": None})
     (g_low, _), (_, h_high) = old.bounds["g"], old.bounds["h"]
     assert signals(t, old.id) == [[pytest.approx(g_low - 1.0), pytest.approx(2.0 - h_high)]]
-    assert t.queue == pytest.approx(np.maximum(queue + [g_low - 1.0, 2.0 - h_high], 0.0))
+    assert t.queue == pytest.approx(np.maximum(np.add(queue, [g_low - 1.0, 2.0 - h_high]), 0.0))
 
 
 def test_missing_values_the_other_way_round() -> None:

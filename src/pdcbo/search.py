@@ -129,7 +129,7 @@ def _score_gradient(models: Models, z: Array, score: Score, theta: Array) -> tup
             step = 1e-6 * float(np.abs(std[i]).max()) + 1e-300
             centre = values[i].copy()
             values[i] = centre + step
-            above = score(mean, std)
+            above = np.array(score(mean, std))  # a copy: a score may be a view of the mean
             values[i] = centre - step
             below = score(mean, std)
             values[i] = centre
