@@ -33,7 +33,8 @@ def posterior(seed: int, n_theta: int = 10) -> tuple[Models, Score]:
     family = ["squared-exponential", "matern-5/2", "matern-3/2"][seed % 3]
     specs = {}
     for name in ("objective", "g"):
-        scales = np.exp(rng.uniform(np.log(0.4), np.log(2.5), n_theta))
+        shortest, longest = [(0.4, 2.5), (0.2, 1.2)][seed // 3 % 2]
+        scales = np.exp(rng.uniform(np.log(shortest), np.log(longest), n_theta))
         specs[name] = Model(family, dict(zip(problem.parameters, scales, strict=True)), 1.0, 1e-3)
     models = Models(problem, specs)
     n = int(rng.integers(20, 121))
