@@ -21,6 +21,7 @@ from pdcbo.experiment.jobs import Job, Variant
 from pdcbo.experiment.published import published
 from pdcbo.experiment.runner import Report, run_jobs
 from pdcbo.experiment.tables import Runs, collect
+from pdcbo.problem import Array
 
 STEPS = 500
 KNOWN = {"models": {"kernel": "squared-exponential", "length_scales": 1.0, "variance": 2.0, "noise_var": 0.05**2},
@@ -90,7 +91,7 @@ def _published() -> dict[str, dict[str, float]]:
 
 def draw(collected: dict[str, Runs], path: Path) -> None:
     """Draw the paper's two panels, mean and half a standard deviation, published curves dashed."""
-    curves, steps = published(1), np.arange(1, STEPS + 1)
+    curves = published(1)
     with sheet(path, 1, 2, (10.0, 4.2), pdf=True) as axes:
         left, right = axes[0]
         for label, runs in collected.items():
@@ -100,9 +101,15 @@ def draw(collected: dict[str, Runs], path: Path) -> None:
             band(right, runs.totals[:, :, 0], label, COLOURS[label], 0.5, **style)
             if not extra:
                 for axis, metric in ((left, "cumulative_regret"), (right, "cumulative_constraint")):
-                    axis.plot(steps, curves[metric, PUBLISHED[label]][0], "--", color=COLOURS[label], linewidth=1.0,
-                              label=f"{label.split(',')[0]}, published curve")  # fmt: skip
+                    curve = over_steps(curves[metric, PUBLISHED[label]][0])
+                    name = f"{label.split(',')[0]}, published curve"
+                    axis.plot(*curve, "--", color=COLOURS[label], linewidth=1.0, label=name)
         right.axhline(0.0, color="black", linewidth=0.8)
         left.set(title="Cumulative contextual regret", xlabel="step")
         right.set(title="Cumulative constraint, at most 0", xlabel="step")
         left.legend(fontsize=7)
+
+
+def over_steps(curve: Array) -> tuple[Array, Array]:
+    """Return a curve (T,) with its steps 1, ..., T in front, to be plotted."""
+    return np.arange(1.0, len(curve) + 1.0), curve

@@ -15,7 +15,7 @@ import numpy as np
 
 from pdcbo.experiment.compare import comparison
 from pdcbo.experiment.drawing import band, limit_axes, sheet
-from pdcbo.experiment.figure1 import SHADES
+from pdcbo.experiment.figure1 import SHADES, over_steps
 from pdcbo.experiment.jobs import Variant
 from pdcbo.experiment.published import published
 from pdcbo.experiment.runner import Report, run_jobs
@@ -110,7 +110,7 @@ def _published() -> dict[str, dict[str, Any]]:
 
 def draw(collected: dict[str, Runs], path: Path) -> None:
     """Draw the paper's three panels, mean and one standard deviation, published curves dashed as they were printed."""
-    curves, steps, some = published(2), np.arange(1, STEPS + 1), next(iter(collected.values()))
+    curves, some = published(2), next(iter(collected.values()))
     with sheet(path, 1, 3, (13.5, 4.4), pdf=True) as axes:
         for label, runs in collected.items():
             extra = label not in PUBLISHED
@@ -120,13 +120,15 @@ def draw(collected: dict[str, Runs], path: Path) -> None:
             for axis, values, metric in zip(axes[0], series, metrics, strict=True):
                 band(axis, values, label, COLOURS[label], 0.0 if extra else 1.0, **style)
                 if not extra:
-                    axis.plot(steps, curves[metric, PUBLISHED[label]][0], "--", color=COLOURS[label], linewidth=1.0,
-                              label=f"{label.split(',')[0]}, published curve")  # fmt: skip
+                    curve = over_steps(curves[metric, PUBLISHED[label]][0])
+                    name = f"{label.split(',')[0]}, published curve"
+                    axis.plot(*curve, "--", color=COLOURS[label], linewidth=1.0, label=name)
         best = np.cumsum(some.per_step, axis=1).mean(axis=0)
-        axes[0, 0].plot(steps, best, color="black", linewidth=1.0, linestyle=":", label="best feasible at each step")
+        axes[0, 0].plot(*over_steps(best), ":", color="black", linewidth=1.0, label="best feasible at each step")
         axes[0, 0].set(title="Cumulative cost", xlabel="step")
         axes[0, 0].legend(fontsize=6.5)
         for i, name in enumerate(("X_A - 0.12", "X_G - 0.08")):
-            shown = [r.averages[:, 30:, i].mean(axis=0) for label, r in collected.items() if label in PUBLISHED]
-            shown += [curves[f"average_constraint_{i + 1}", name][0, 30:] for name in PUBLISHED.values()]
+            early = STEPS // 10
+            shown = [r.averages[:, early:, i].mean(axis=0) for label, r in collected.items() if label in PUBLISHED]
+            shown += [curves[f"average_constraint_{i + 1}", method][0, early:] for method in PUBLISHED.values()]
             limit_axes(axes[0, 1 + i], name, np.concatenate(shown))

@@ -153,6 +153,6 @@ def _details(scores: Sequence[Score]) -> str:
          f"{s.excess:.3f}", "" if s.rank is None else str(s.rank), f"{s.milliseconds:.1f}")
         for s in scores
     ]  # fmt: skip
-    header = ("plant", "optimizer", "normalised cost", "sd", "worst", "violating", "worst excess, of mean |g|", "rank",
+    header = ("plant", "optimizer", "normalised cost", "sd", "worst", "violating", "excess, of mean abs g", "rank",
               "ms a step")  # fmt: skip
     return markdown(header, rows)
