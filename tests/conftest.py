@@ -18,4 +18,4 @@ settings.register_profile(
 )
 settings.load_profile("pdcbo")
 
-from store_tools import postgres_url, store  # noqa: E402, F401
+from store_tools import postgres_url, service, store  # noqa: E402, F401

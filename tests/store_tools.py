@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -108,3 +109,31 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"CREATE SCHEMA {schema}")
     return f"{url}{'&' if '?' in url else '?'}options=-csearch_path%3D{schema}"
+
+
+@contextmanager
+def served(address: str, **options: Any) -> Iterator[str]:
+    """Serve a store from a thread of this process; the address is free and the stop is graceful."""
+    from pdcbo.service.server import make_server
+
+    server = make_server(address, port=free_port(), **options)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        for _ in range(400):
+            if server.started or not thread.is_alive():
+                break
+            time.sleep(0.02)
+        yield f"http://127.0.0.1:{server.config.port}"
+    finally:
+        server.should_exit = True
+        server.config.app.state.stopping.set()
+        thread.join(20)
+        assert not thread.is_alive()
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[str]:
+    """A service on an empty SQLite store."""
+    with served(f"sqlite:///{tmp_path}/service.db") as url:
+        yield url

@@ -16,7 +16,7 @@ from pdcbo.guards import Guards
 from pdcbo.optimizers import OPTIMIZERS
 from pdcbo.optimizers.base import Bounds
 from pdcbo.problem import Array
-from pdcbo.store import ModelError, Study
+from pdcbo.store import Conflict, ModelError, Study
 
 MIXED = pdcbo.Problem(
     {
@@ -184,7 +184,7 @@ def test_an_unmeasured_fallback_step_still_moves_the_dual(tmp_path: Path) -> Non
 def test_pause_holds_and_resume_goes_on(tmp_path: Path) -> None:
     study = Study.open(tmp_path / "plant.db", "plant", PROBLEM, optimizer="random", guards={"max_change": {"b": 0.5}})
     study.pause("maintenance")
-    with pytest.raises(ModelError, match="nothing was applied yet"):
+    with pytest.raises(Conflict, match="nothing was applied yet"):
         study.ask({"c": 0.5})
     study.resume()
     s = study.ask({"c": 0.5})

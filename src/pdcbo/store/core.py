@@ -24,7 +24,7 @@ CHECKPOINT_SECONDS = 0.25
 
 
 class Conflict(ValueError):  # noqa: N818
-    """Say that a call contradicts an earlier one: another result for a settled suggestion, or a key used before."""
+    """Say that a call contradicts an earlier one: a suggestion settled otherwise, a key used before, a pause."""
 
 
 class StudyCore:
@@ -39,6 +39,7 @@ class StudyCore:
         self._worker = Worker()
         self._record: Record | None = None
         self._checkpointing = False
+        self._noise: list[float | None] | None = None
         self.checkpoint_trouble: str | None = None
 
     @contextmanager
@@ -52,6 +53,15 @@ class StudyCore:
         """Give the optimizer with every event applied; nobody else uses it meanwhile. Read it only."""
         with self._follower.caught_up() as (optimizer, _):
             yield optimizer
+
+    def noise_levels(self) -> list[float | None]:
+        """Return the noise level of each output: stated, or as the models last estimated it; no model is waited for."""
+        problem = self._current().book.problem
+        stated = [None, *(c.noise for c in problem.constraints.values())]
+        self._noise = self._follower.peek(
+            lambda o: [o._noise_std(i)[0] if i else None for i in range(len(stated))]
+        ) or (self._noise)
+        return [s if s is not None else e for s, e in zip(stated, self._noise or [None] * len(stated), strict=True)]
 
     def checkpoint(self) -> None:
         """Shorten the replay that the next opening needs; the journal stays as it is."""

@@ -23,6 +23,7 @@ from pdcbo.optimizers import Optimizer, Suggestion
 from pdcbo.optimizers.base import Bounds
 from pdcbo.optimizers.ledger import Step
 from pdcbo.problem import Array, Problem, Scalar
+from pdcbo.store.core import Conflict
 from pdcbo.store.replay import Record
 
 
@@ -43,6 +44,7 @@ class Draft:
         step: as the model proposed it, None for other origins.
         moved_to: the parameters that the guards made of it when it was proposed.
         moved_bounds: their bounds.
+        prices: the price of each limit that the proposal rests on, None without a dual.
     """
 
     parameters: dict[str, Scalar]
@@ -53,12 +55,15 @@ class Draft:
     step: Step | None = None
     moved_to: dict[str, Scalar] | None = None
     moved_bounds: Bounds = field(default_factory=dict)
+    prices: list[float] | None = None
 
     @classmethod
     def from_model(cls, optimizer: Optimizer, record: Record, step: Step, seen: int) -> Draft:
         """Return what the model proposes, with the bounds at the point where the guards would put it."""
         s = step.suggestion
-        draft = cls(s.parameters, s.context, "model", "", seen, step)
+        price = getattr(optimizer, "price", None)
+        prices = None if price is None else price().tolist()
+        draft = cls(s.parameters, s.context, "model", "", seen, step, prices=prices)
         parameters, words = record.guards.apply(optimizer.problem, s.parameters, record.last)
         if not words:
             return draft
@@ -70,7 +75,7 @@ def ordered(record: Record, context: dict[str, Any]) -> Draft | None:
     """Return what an operator's order makes of an ask, or None where the model decides.
 
     Raises:
-        ModelError: the study is paused and nothing was ever applied that could be held.
+        Conflict: the study is paused and nothing was ever applied that could be held.
     """
     if record.returning:
         assert record.known_good is not None
@@ -78,7 +83,7 @@ def ordered(record: Record, context: dict[str, Any]) -> Draft | None:
     if record.paused is not None:
         held = record.last or record.known_good or record.guards.fallback or record.guards.start
         if held is None:
-            raise ModelError("the study is paused and nothing was applied yet that could be held; resume it")
+            raise Conflict("the study is paused and nothing was applied yet that could be held; resume it")
         return Draft(dict(held), context, "pause", f"paused: {record.paused}", record.seq)
     return None
 
@@ -117,6 +122,7 @@ def guarded(record: Record, draft: Draft) -> tuple[Step, dict[str, Any]]:
         "why": draft.why,
         "guarded": words,
         "seen": draft.seen,
+        "prices": draft.prices,
     }
     return step, payload
 

@@ -63,6 +63,15 @@ class Follower:
             self.replay_seconds += time.perf_counter() - started
             yield self._optimizer, self._seq
 
+    def peek(self, look: Callable[[Optimizer], Any]) -> Any:
+        """Return what `look` sees in the optimizer as it is, or None where there is none or it is in use."""
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            return None if self._optimizer is None else look(self._optimizer)
+        finally:
+            self._lock.release()
+
     def discard(self, error: BaseException) -> None:
         """Give up an optimizer that failed; the next use builds it again from the journal."""
         with self._lock:

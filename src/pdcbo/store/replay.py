@@ -109,6 +109,7 @@ class Record:
                 self.notes[p["step"]["suggestion"]["id"]] = {
                     "asked": event.time, "origin": p["origin"], "why": p["why"], "guarded": p["guarded"],
                     "seen": p["seen"],
+                    "prices": p["prices"],
                 }  # fmt: skip
             case "tell" | "fail":
                 note = self.notes[p["id"]]

@@ -1,0 +1,286 @@
+"""A study on a service, with the optimizer's own interface: `pdcbo.connect(url, study)`.
+
+Calls are repeated when the service cannot be reached or says that it is unavailable, with growing pauses; that is safe,
+because every ask and every order carries a key of its own and a tell is known by its suggestion.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from pdcbo.certificates import Bound, Certificate
+from pdcbo.guards import Guards
+from pdcbo.optimizers.ledger import Suggestion
+from pdcbo.optimizers.summary import Summary
+from pdcbo.problem import Constraint, Problem, Scalar, Values
+from pdcbo.store.core import Conflict
+from pdcbo.store.values import as_json, as_json_values
+
+RETRIED = (502, 503, 504)
+
+
+class ServiceError(RuntimeError):
+    """Say that the service could not be reached, or failed, in spite of repetitions."""
+
+
+class RemoteStudy:
+    """A study on a service; made by `connect`."""
+
+    def __init__(
+        self, url: str, study: str, *, token: str | None = None, timeout: float = 30.0, retries: int = 6
+    ) -> None:
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        self.name = study
+        self.retries = retries
+        self._http = httpx.Client(base_url=f"{url.rstrip('/')}/api/v1", headers=headers, timeout=timeout)
+        self._path = f"/studies/{quote(study, safe='')}"
+
+    def ask(
+        self, context: Values | None = None, *, key: str | None = None, deadline: float | None = None
+    ) -> Suggestion:
+        """Propose parameters for a context; see `Study.ask`."""
+        body = {"context": as_json_values(context, "context") or {}, "key": key or _key(), "deadline": deadline}
+        return _suggestion(self._call("POST", "/ask", body))
+
+    def tell(
+        self,
+        suggestion: Suggestion | int,
+        objective: float | None,
+        constraints: Values | None = None,
+        *,
+        applied: Values | None = None,
+        context: Values | None = None,
+        reference: float | None = None,
+    ) -> None:
+        """Report what the plant answered; see `Study.tell`."""
+        body = {
+            "objective": as_json(objective, "objective"),
+            "constraints": as_json_values(constraints, "constraints") or {},
+            "applied": as_json_values(applied, "applied"),
+            "context": as_json_values(context, "context"),
+            "reference": as_json(reference, "reference"),
+        }
+        self._call("POST", f"/suggestions/{_id(suggestion)}/tell", body)
+
+    def fail(self, suggestion: Suggestion | int, reason: str = "", *, applied: bool = True) -> None:
+        """Report that a suggestion brought no measurement."""
+        self._call("POST", f"/suggestions/{_id(suggestion)}/fail", {"reason": reason, "applied": bool(applied)})
+
+    def correct(
+        self, suggestion: Suggestion | int, *, constraints: Values | None = None, **objective: float | None
+    ) -> None:
+        """Replace measured values, or supply late ones."""
+        body = {**as_json(objective, "objective"), "constraints": as_json_values(constraints, "constraints")}
+        self._call("POST", f"/suggestions/{_id(suggestion)}/correct", {**body, "key": _key()})
+
+    def observe(
+        self,
+        parameters: Values,
+        context: Values | None = None,
+        *,
+        objective: float | None = None,
+        constraints: Values | None = None,
+    ) -> None:
+        """Learn from past operation that nobody asked for."""
+        row = {"parameters": parameters, "context": context or {}, "objective": objective,
+               "constraints": constraints or {}}  # fmt: skip
+        self.observe_table([row])
+
+    def observe_table(self, rows: Iterable[Mapping[str, Any]]) -> int:
+        """Learn from a table of past operation; either all rows enter or none."""
+        table = [as_json(row, f"row {i}") for i, row in enumerate(rows)]
+        if table:
+            self._call("POST", "/observe", {"rows": table, "key": _key()})
+        return len(table)
+
+    def set_limits(self, limits: Values) -> None:
+        """Change limits for suggestions asked from now on."""
+        plain = {n: v.to_json() if isinstance(v, Constraint) else as_json(v, n) for n, v in limits.items()}
+        self._call("POST", "/limits", {"limits": plain, "key": _key()})
+
+    def set_guards(self, guards: Guards | Mapping[str, Any]) -> None:
+        """Put other guards in force."""
+        plain = guards.to_json() if isinstance(guards, Guards) else as_json_values(guards, "guards")
+        self._call("PUT", "/guards", {"guards": plain, "key": _key()})
+
+    def pause(self, reason: str = "") -> None:
+        """Hold the parameters applied last until `resume`."""
+        self._call("POST", "/pause", {"reason": reason, "key": _key()})
+
+    def resume(self) -> None:
+        """End a pause or a return to known-good parameters."""
+        self._call("POST", "/resume", {"key": _key()})
+
+    def set_known_good(self, parameters: Mapping[str, Scalar] | Suggestion | int) -> None:
+        """Name the parameters to return to in need."""
+        given = (
+            {"parameters": as_json_values(parameters, "parameters")}
+            if isinstance(parameters, Mapping)
+            else {"suggestion": _id(parameters)}
+        )
+        self._call("PUT", "/known-good", {**given, "key": _key()})
+
+    def return_to_known_good(self, reason: str = "") -> None:
+        """Propose the known-good parameters from now on, until `resume`."""
+        self._call("POST", "/return", {"reason": reason, "key": _key()})
+
+    def certificate(self, delta: float | None = None) -> dict[str, Certificate]:
+        """Return what can be said of each limit's true average."""
+        data = self._call("GET", "/certificate" + ("" if delta is None else f"?delta={delta!r}"))
+        return {label: _certificate(c) for label, c in data.items()}
+
+    def summary(self) -> Summary:
+        """Return what an operator wants to know, in words."""
+        data = self._call("GET", "/summary")
+        said = Summary(data["text"])
+        said.data = data["data"]
+        return said
+
+    def status(self) -> dict[str, Any]:
+        """Return the state of the study: averages, pending suggestions, alarms."""
+        result: dict[str, Any] = self._call("GET", "")
+        return result
+
+    def events(self, after: int = 0, limit: int = 1000) -> list[dict[str, Any]]:
+        """Return the journal's events after a seq."""
+        found: list[dict[str, Any]] = self._call("GET", f"/history?after={after}&limit={limit}")["events"]
+        return found
+
+    @property
+    def problem(self) -> Problem:
+        """The problem with the limits in force."""
+        return Problem.from_json(self.status()["problem"])
+
+    @property
+    def step(self) -> int:
+        """The number of steps that count."""
+        return int(self.status()["step"])
+
+    @property
+    def pending(self) -> list[Suggestion]:
+        """The suggestions nobody has settled, oldest first."""
+        return [_suggestion(self._call("GET", f"/suggestions/{p['id']}")) for p in self.status()["pending"]]
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._http.close()
+
+    def __enter__(self) -> RemoteStudy:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<RemoteStudy {self.name!r} on {self._http.base_url}>"
+
+    def _call(self, method: str, path: str, body: Any = None, root: bool = False) -> Any:
+        pause = 0.1
+        for attempt in range(self.retries + 1):
+            try:
+                answer = self._http.request(method, path if root else self._path + path, json=body)
+                if answer.status_code not in RETRIED:
+                    return _checked(answer)
+                said = _words(answer)
+            except httpx.TransportError as error:
+                said = f"{type(error).__name__}: {error}"
+            if attempt < self.retries:
+                time.sleep(pause * (0.5 + random.random()))
+                pause = min(2.0 * pause, 5.0)
+        raise ServiceError(
+            f"{method} {self._http.base_url}{path} failed {self.retries + 1} times, the last time: {said}"
+        )
+
+
+def connect(
+    url: str,
+    study: str,
+    problem: Problem | None = None,
+    *,
+    token: str | None = None,
+    timeout: float = 30.0,
+    retries: int = 6,
+    **options: Any,
+) -> RemoteStudy:
+    """Connect to a study on a service; with a problem, create it if it is not there.
+
+    Args:
+        url: of the service, e.g. `http://127.0.0.1:8765`.
+        study: its name.
+        problem: needed to create the study.
+        token: a bearer token, where the service asks for one.
+        timeout: seconds for one try of a call.
+        retries: of a call that did not get through.
+        options: `optimizer`, `horizon`, `seed`, `delta`, `guards` and the optimizer's settings, for the creation.
+
+    Raises:
+        KeyError: there is no such study and no problem was given.
+        ServiceError: the service cannot be reached.
+    """
+    remote = RemoteStudy(url, study, token=token, timeout=timeout, retries=retries)
+    try:
+        if problem is None:
+            remote.status()
+        else:
+            known: dict[str, Any] = {k: options.pop(k) for k in ("optimizer", "horizon", "seed", "delta") if k in options}
+            guards = options.pop("guards", None)
+            if guards is not None:
+                known["guards"] = guards.to_json() if isinstance(guards, Guards) else as_json_values(guards, "guards")
+            body = {"name": study, "problem": problem.to_json(), **known, "settings": as_json(options, "settings")}
+            remote._call("POST", "/studies", body, root=True)
+    except BaseException:
+        remote.close()
+        raise
+    return remote
+
+
+def _checked(answer: httpx.Response) -> Any:
+    if answer.is_success:
+        return answer.json()
+    words = _words(answer)
+    if answer.status_code == 404:
+        raise KeyError(words)
+    if answer.status_code == 409:
+        raise Conflict(words)
+    if answer.status_code in (400, 413, 422):
+        raise ValueError(words)
+    if answer.status_code in (401, 403):
+        raise PermissionError(words)
+    raise ServiceError(f"the service answered {answer.status_code}: {words}")
+
+
+def _words(answer: httpx.Response) -> str:
+    try:
+        return str(answer.json()["error"])
+    except (ValueError, KeyError, TypeError):
+        return answer.text[:200]
+
+
+def _key() -> str:
+    return uuid.uuid4().hex
+
+
+def _id(suggestion: Suggestion | int) -> int:
+    number = suggestion.id if isinstance(suggestion, Suggestion) else suggestion
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise TypeError(f"suggestion must be a Suggestion or its id, got {suggestion!r}")
+    return number
+
+
+def _suggestion(data: Mapping[str, Any]) -> Suggestion:
+    bounds = {k: (v[0], v[1]) for k, v in data["bounds"].items()}
+    return Suggestion(data["id"], data["parameters"], data["context"], tuple(data["outside"]), bounds)
+
+
+def _certificate(data: Mapping[str, Any]) -> Certificate:
+    fields = {k: v for k, v in data.items() if k != "holds"}
+    for kind in ("observation", "posterior"):
+        fields[kind] = None if fields[kind] is None else Bound(**fields[kind])
+    return Certificate(**fields)

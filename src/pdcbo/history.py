@@ -1,0 +1,104 @@
+"""What happened, as columns: the steps that count, in order, for figures and alarms.
+
+    t          (n,)     1, 2, ..., the number of the step that counts
+    y          (n, q)   objective and constraint quantities in plant units, NaN = not measured
+    limits     (n, N)   the bound of each limit in force when the step was asked
+    parameters name -> (n,) values as proposed
+    context    name -> (n,) values as asked
+
+The running average of a quantity passes over steps where it was not measured, like its certificate from observations,
+which is, at every step, the bound of `pdcbo.certificates` on the true average of the measured steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pdcbo.certificates import noise_boundary
+from pdcbo.optimizers import Optimizer
+from pdcbo.optimizers.ledger import Ledger
+from pdcbo.problem import Array, Problem
+
+
+@dataclass(frozen=True)
+class History:
+    """The columns; see the module. `notes` holds what a study adds to a step: origin, prices, reference cost."""
+
+    problem: Problem
+    horizon: int | None
+    delta: float
+    ids: list[int]
+    y: Array
+    limits: Array
+    parameters: dict[str, list[Any]]
+    context: dict[str, list[Any]]
+    notes: list[Mapping[str, Any]]
+
+    @property
+    def t(self) -> Array:
+        """The numbers of the steps."""
+        return np.arange(1.0, len(self.ids) + 1.0)
+
+    @classmethod
+    def of(
+        cls,
+        problem: Problem,
+        ledger: Ledger,
+        horizon: int | None,
+        delta: float,
+        notes: Mapping[int, Mapping[str, Any]] | None = None,
+    ) -> History:
+        """Return the columns of a ledger."""
+        steps = ledger.history()
+        return cls(
+            problem,
+            horizon,
+            delta,
+            [s.suggestion.id for s in steps],
+            np.array([s.y for s in steps], dtype=float).reshape(len(steps), len(problem.outputs)),
+            np.array([s.limits for s in steps], dtype=float).reshape(len(steps), len(problem.limits)),
+            {name: [s.suggestion.parameters[name] for s in steps] for name in problem.parameters},
+            {name: [s.suggestion.context[name] for s in steps] for name in problem.context},
+            [(notes or {}).get(s.suggestion.id, {}) for s in steps],
+        )
+
+    @classmethod
+    def of_optimizer(cls, optimizer: Optimizer) -> History:
+        """Return the columns of an optimizer."""
+        return cls.of(optimizer.problem, optimizer.ledger, optimizer.horizon, optimizer.delta)
+
+    def running_average(self, output: int) -> Array:
+        """Return the average of what was measured of an output so far, NaN before the first measurement, (n,)."""
+        known = ~np.isnan(self.y[:, output])
+        count = np.cumsum(known)
+        total = np.cumsum(np.where(known, self.y[:, output], 0.0))
+        return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+    def running_limit(self, index: int) -> Array:
+        """Return the average of the limit in force so far, (n,)."""
+        return np.asarray(np.cumsum(self.limits[:, index]) / self.t)
+
+    def certified(self, index: int, noise_std: float | None) -> Array | None:
+        """Return the bound on the true average of the measured steps, at every step, (n,); None without a noise level.
+
+        It holds at all steps and for all limits at once with probability 1 - delta.
+        """
+        if noise_std is None:
+            return None
+        limit = self.problem.limits[index]
+        count = np.cumsum(~np.isnan(self.y[:, limit.output]))
+        alpha = self.delta / len(self.problem.limits)
+        width = noise_boundary(count, noise_std, alpha, float(self.horizon or 1000)) / np.maximum(count, 1)
+        return np.asarray(self.running_average(limit.output) + limit.sign * width)
+
+    def regret(self) -> Array | None:
+        """Return the summed cost above the reference, where references are known; None where none is."""
+        known = [((note.get("tell") or {}).get("reference")) for note in self.notes]
+        if all(r is None for r in known):
+            return None
+        excess = self.y[:, 0] - np.array([np.nan if r is None else r for r in known], dtype=float)
+        return np.asarray(np.cumsum(np.nan_to_num(excess)))

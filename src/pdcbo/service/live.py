@@ -1,0 +1,71 @@
+"""The journal as a live stream of server-sent events.
+
+Every event of a study is sent once, in order, with its seq as the event's id; a browser that lost its connection asks
+for what came after the last id it saw. Changes through this process are sent at once; those of other processes on the
+same store are found by looking twice a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import StreamingResponse
+
+from pdcbo.service.registry import Registry
+from pdcbo.service.routes import REFUSED, StudyPath, find
+from pdcbo.store import Study
+
+router = APIRouter(prefix="/api/v1", responses=REFUSED)
+
+LOOK_SECONDS = 0.5
+BEAT_SECONDS = 15.0
+
+
+@router.get(
+    "/studies/{name}/stream",
+    response_class=StreamingResponse,
+    responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "The events"}},
+)
+async def stream(
+    request: Request,
+    name: StudyPath,
+    after: Annotated[int | None, Query(ge=0, le=2**53)] = None,
+    last_event_id: Annotated[str | None, Header()] = None,
+) -> StreamingResponse:
+    """Stream the events after a seq (by default: from now on) as they happen."""
+    study = await run_in_threadpool(find, request, name)
+    if last_event_id is not None and last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) < 17:
+        after = int(last_event_id)
+    start = after if after is not None else await run_in_threadpool(lambda: study.seq)
+    body = _events(request.app.state.registry, request.app.state.stopping, study, start)
+    return StreamingResponse(body, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+
+
+async def _events(registry: Registry, stopping: asyncio.Event, study: Study, after: int) -> AsyncIterator[str]:
+    event = registry.listen(study.name)
+    quiet = 0.0
+    try:
+        yield f"retry: 1000\n: from {after}\n\n"
+        while not stopping.is_set():
+            event.clear()
+            found = await run_in_threadpool(study.events, after, 500)
+            for e in found:
+                data = json.dumps({"seq": e.seq, "kind": e.kind, "time": e.time, "payload": e.payload})
+                yield f"id: {e.seq}\nevent: {e.kind}\ndata: {data}\n\n"
+                after, quiet = e.seq, 0.0
+            if found:
+                continue
+            try:
+                await asyncio.wait_for(event.wait(), LOOK_SECONDS)
+            except TimeoutError:
+                quiet += LOOK_SECONDS
+                if quiet >= BEAT_SECONDS:
+                    quiet = 0.0
+                    yield ": still here\n\n"
+    finally:
+        registry.leave(study.name, event)

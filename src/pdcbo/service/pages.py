@@ -1,0 +1,149 @@
+"""Pages for people and the figures on them."""
+
+from __future__ import annotations
+
+import gzip
+import threading
+from functools import cache
+from importlib.resources import files
+from typing import Any
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter, HTTPException, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+
+from pdcbo import figures
+from pdcbo.history import History
+from pdcbo.optimizers.modelled import ModelBased
+from pdcbo.service import html
+from pdcbo.service.routes import REFUSED, StudyPath, find, registry
+from pdcbo.service.security import COOKIE, SESSION_SECONDS, token_is_known
+from pdcbo.store import Study
+from pdcbo.store.status import history_of, status
+
+api = APIRouter(prefix="/api/v1", responses=REFUSED)
+router = APIRouter(include_in_schema=False)
+
+STATIC = {"app.js": "text/javascript; charset=utf-8", "app.css": "text/css; charset=utf-8"}
+
+
+class _Cache:
+    """The latest figures of each study, so that many watchers cost as much as one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: dict[tuple[str, str], tuple[int, Any]] = {}
+
+    def get(self, study: Study, kind: str, make: Any) -> Any:
+        """Return what `make` gives, made anew only after the study has changed."""
+        with self._lock:
+            seq = study.seq
+            kept = self._kept.get((study.name, kind))
+            if kept is None or kept[0] != seq:
+                kept = self._kept[study.name, kind] = (seq, make())
+            return kept[1]
+
+
+def _cache(request: Request) -> _Cache:
+    state = request.app.state
+    if not hasattr(state, "figures"):
+        state.figures = _Cache()
+    return state.figures  # type: ignore[no-any-return]
+
+
+def _history(study: Study) -> History:
+    with study.record() as record:
+        return history_of(record)
+
+
+@api.get("/studies/{name}/figures")
+def history_figures(request: Request, name: StudyPath) -> dict[str, Any]:
+    """Return the figures that need no model, by name, for Plotly."""
+    study = find(request, name)
+    return _cache(request).get(  # type: ignore[no-any-return]
+        study, "figures", lambda: figures.history_figures(_history(study), study.noise_levels())
+    )
+
+
+@api.get("/studies/{name}/figures/posterior")
+def posterior_figure(request: Request, name: StudyPath) -> dict[str, Any]:
+    """Return what the models believe at the latest context, with the latest suggestion marked."""
+    study = find(request, name)
+
+    def make() -> figures.Figure:
+        with study.record() as record:
+            last = next(reversed(record.notes), None)
+            if last is None:
+                raise HTTPException(404, "nothing was asked yet, so there is no context to show")
+            suggestion = record.book.ledger.steps[last].suggestion
+        with study.optimizer() as optimizer:
+            if not isinstance(optimizer, ModelBased):
+                raise HTTPException(404, f"{optimizer.name!r} has no models")
+            return figures.posterior_figure(optimizer, suggestion.context, suggestion.parameters)
+
+    return _cache(request).get(study, "posterior", make)  # type: ignore[no-any-return]
+
+
+@router.get("/", response_class=HTMLResponse)
+def index(request: Request) -> HTMLResponse:
+    """List the studies."""
+    studies = [status(find(request, name)) for name in registry(request).names()]
+    return HTMLResponse(html.index(studies))
+
+
+@router.get("/studies/{name}", response_class=HTMLResponse)
+def study_page(request: Request, name: StudyPath) -> HTMLResponse:
+    """Show a study live."""
+    study = find(request, name)
+    return HTMLResponse(html.study(status(study), study.problem.to_json(), registry(request).names()))
+
+
+@router.get("/studies/{name}/status", response_class=HTMLResponse)
+def study_status(request: Request, name: StudyPath) -> HTMLResponse:
+    """Return the part of the page that changes."""
+    study = find(request, name)
+    return HTMLResponse(html.status(status(study, _history(study))))
+
+
+@router.get("/login", response_class=HTMLResponse)
+def login_page() -> HTMLResponse:
+    """Ask for a token."""
+    return HTMLResponse(html.login(""))
+
+
+@router.post("/login")
+async def login(request: Request) -> Response:
+    """Give a browser a session for a token."""
+    [token] = parse_qs((await request.body()).decode("latin-1")).get("token", [""])[:1]
+    hashes = registry(request).journal.tokens
+    if request.app.state.require_token and not await run_in_threadpool(token_is_known, token, hashes):
+        return HTMLResponse(html.login("That token is not known."), status_code=401)
+    answer = RedirectResponse("/", status_code=303)
+    answer.set_cookie(
+        COOKIE, request.app.state.sessions.create(), max_age=int(SESSION_SECONDS), httponly=True, samesite="strict",
+        secure=request.url.scheme == "https",
+    )  # fmt: skip
+    return answer
+
+
+@cache
+def _plotly() -> tuple[bytes, bytes]:
+    """Return Plotly's script from its installed package, plain and compressed."""
+    plain = (files("plotly") / "package_data" / "plotly.min.js").read_bytes()
+    return plain, gzip.compress(plain, 6)
+
+
+@router.get("/static/{file}")
+def static(request: Request, file: str) -> Response:
+    """Serve the page's own script and style, and Plotly's script."""
+    if file == "plotly.min.js":
+        plain, packed = _plotly()
+        headers = {"Cache-Control": "max-age=86400", "Vary": "Accept-Encoding"}
+        if "gzip" in request.headers.get("accept-encoding", ""):
+            return Response(packed, media_type="text/javascript", headers={**headers, "Content-Encoding": "gzip"})
+        return Response(plain, media_type="text/javascript", headers=headers)
+    if file not in STATIC:
+        raise HTTPException(404, "no such file")
+    body = (files("pdcbo.service") / "static" / file).read_bytes()
+    return Response(body, media_type=STATIC[file], headers={"Cache-Control": "no-cache"})

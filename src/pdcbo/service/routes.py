@@ -1,0 +1,256 @@
+"""The interface under /api/v1: studies, ask and tell, an operator's orders, what is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+from fastapi import APIRouter, HTTPException, Path, Query, Request
+
+from pdcbo.optimizers.ledger import Suggestion
+from pdcbo.problem import Problem
+from pdcbo.service import models as m
+from pdcbo.service.registry import Registry
+from pdcbo.store import Conflict, ModelError, StoreError, Study
+from pdcbo.store.replay import constraint_changes
+from pdcbo.store.status import status
+
+REFUSED: dict[int | str, dict[str, Any]] = {
+    400: {"model": m.Problem, "description": "The body is not JSON"},
+    401: {"model": m.Problem, "description": "A bearer token is needed"},
+    403: {"model": m.Problem, "description": "A foreign Host or Origin"},
+    404: {"model": m.Problem, "description": "No such study or suggestion"},
+    409: {"model": m.Problem, "description": "It contradicts an earlier call"},
+    413: {"model": m.Problem, "description": "The body is too large"},
+    422: {
+        "model": m.Problem,
+        "description": "Malformed: the message names the field, the value and what would be right",
+    },
+    503: {
+        "model": m.Problem,
+        "description": "The store or the model failed; nothing was acknowledged, repeat the call",
+    },
+}
+
+router = APIRouter(prefix="/api/v1", responses=REFUSED)
+StudyPath = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}$", examples=["reactor"])]
+IdPath = Annotated[int, Path(ge=1, le=2**53, examples=[1])]
+
+
+def registry(request: Request) -> Registry:
+    """Return the service's studies."""
+    return request.app.state.registry  # type: ignore[no-any-return]
+
+
+@contextmanager
+def refusing(*more: type[Exception]) -> Iterator[None]:
+    """Turn what a study refuses into an answer that says why."""
+    try:
+        yield
+    except (Conflict, ModelError, StoreError, HTTPException):
+        raise  # each has an answer of its own
+    except (TypeError, ValueError, *more) as error:  # type: ignore[misc]
+        raise HTTPException(422, str(error)) from error
+
+
+def find(request: Request, name: str) -> Study:
+    """Return a study, or answer that there is none."""
+    try:
+        return registry(request).get(name)
+    except KeyError as error:
+        raise HTTPException(404, f"there is no study {name!r}") from error
+
+
+def find_step(study: Study, number: int) -> Suggestion:
+    """Return a suggestion, or answer that there is none."""
+    with study.record() as record:
+        step = record.book.ledger.steps.get(number)
+        if step is None:
+            raise HTTPException(404, f"study {study.name!r} has no suggestion {number}")
+        return step.suggestion
+
+
+def accepted(request: Request, study: Study) -> m.Accepted:
+    """Wake whoever watches, and answer."""
+    registry(request).changed(study.name)
+    with study.record() as record:
+        return m.Accepted(study=study.name, step=record.book.step, seq=record.seq)
+
+
+@router.get("/studies")
+def list_studies(request: Request) -> m.StudyList:
+    """Name the studies."""
+    return m.StudyList(studies=registry(request).names())
+
+
+@router.post("/studies", status_code=201)
+def create_study(request: Request, body: m.NewStudy) -> m.Accepted:
+    """Create a study; the same definition again is accepted, another one refused."""
+    with refusing(ArithmeticError, LookupError, AttributeError, MemoryError):
+        problem = Problem.from_json(body.problem.model_dump())
+        definition = {
+            "problem": problem,
+            "optimizer": body.optimizer,
+            "horizon": body.horizon,
+            "seed": body.seed,
+            "delta": body.delta,
+            "guards": body.guards.model_dump(),
+            **{k: v for k, v in body.settings.items() if k not in ("problem", "store", "name")},
+        }
+        study = registry(request).create(body.name, definition)
+    return accepted(request, study)
+
+
+@router.get("/studies/{name}")
+def study_status(request: Request, name: StudyPath) -> dict[str, Any]:
+    """Return what an operator wants to know: averages, pending suggestions, alarms in words."""
+    study = find(request, name)
+    return {**status(study), "problem": study.problem.to_json()}
+
+
+@router.post("/studies/{name}/ask")
+def ask(request: Request, name: StudyPath, body: m.Ask) -> m.SuggestionOut:
+    """Propose parameters for a context; the same key gets the same suggestion."""
+    study = find(request, name)
+    with refusing():
+        suggestion = study.ask(body.context, key=body.key, deadline=body.deadline)
+    registry(request).changed(name)
+    return m.SuggestionOut(**suggestion.to_json())
+
+
+@router.get("/studies/{name}/suggestions/{number}")
+def suggestion(request: Request, name: StudyPath, number: IdPath) -> m.SuggestionOut:
+    """Return a suggestion as it was proposed."""
+    return m.SuggestionOut(**find_step(find(request, name), number).to_json())
+
+
+@router.post("/studies/{name}/suggestions/{number}/tell")
+def tell(request: Request, name: StudyPath, number: IdPath, body: m.Tell) -> m.Accepted:
+    """Report what the plant answered; the same body again gives the same answer, another one is refused."""
+    study = find(request, name)
+    find_step(study, number)
+    with refusing():
+        study.tell(number, body.objective, body.constraints, applied=body.applied, context=body.context,
+                   reference=body.reference)  # fmt: skip
+    return accepted(request, study)
+
+
+@router.post("/studies/{name}/suggestions/{number}/fail")
+def fail(request: Request, name: StudyPath, number: IdPath, body: m.Fail) -> m.Accepted:
+    """Report that a suggestion brought no measurement."""
+    study = find(request, name)
+    find_step(study, number)
+    with refusing():
+        study.fail(number, body.reason, applied=body.applied)
+    return accepted(request, study)
+
+
+@router.post("/studies/{name}/suggestions/{number}/correct")
+def correct(request: Request, name: StudyPath, number: IdPath, body: m.Correct) -> m.Accepted:
+    """Replace measured values or supply late ones; what is not named stays."""
+    study = find(request, name)
+    find_step(study, number)
+    with refusing():
+        given = {"objective": body.objective} if "objective" in body.model_fields_set else {}
+        study.correct(number, constraints=body.constraints, key=body.key, **given)
+    return accepted(request, study)
+
+
+@router.post("/studies/{name}/observe")
+def observe(request: Request, name: StudyPath, body: m.Observe) -> m.Accepted:
+    """Learn from past operation."""
+    study = find(request, name)
+    with refusing():
+        study.observe_table([row.model_dump() for row in body.rows], key=body.key)
+    return accepted(request, study)
+
+
+@router.post("/studies/{name}/limits")
+def limits(request: Request, name: StudyPath, body: m.NewLimits) -> m.Accepted:
+    """Change limits for suggestions asked from now on."""
+    study = find(request, name)
+    with refusing():
+        plain = {n: v.model_dump() if isinstance(v, m.ConstraintSpec) else v for n, v in body.limits.items()}
+        study.set_limits(constraint_changes(plain), key=body.key)
+    return accepted(request, study)
+
+
+@router.put("/studies/{name}/guards")
+def guards(request: Request, name: StudyPath, body: m.NewGuards) -> m.Accepted:
+    """Put other guards in force."""
+    study = find(request, name)
+    with refusing():
+        study.set_guards(body.guards.model_dump(), key=body.key)
+    return accepted(request, study)
+
+
+@router.post("/studies/{name}/pause")
+def pause(request: Request, name: StudyPath, body: m.Order) -> m.Accepted:
+    """Hold the parameters applied last until resumed."""
+    study = find(request, name)
+    with refusing():
+        study.pause(body.reason, key=body.key)
+    return accepted(request, study)
+
+
+@router.post("/studies/{name}/resume")
+def resume(request: Request, name: StudyPath, body: m.Order) -> m.Accepted:
+    """End a pause or a return to known-good parameters."""
+    study = find(request, name)
+    with refusing():
+        study.resume(key=body.key)
+    return accepted(request, study)
+
+
+@router.put("/studies/{name}/known-good")
+def known_good(request: Request, name: StudyPath, body: m.KnownGood) -> m.Accepted:
+    """Name the parameters to return to, or the suggestion that had them."""
+    study = find(request, name)
+    if (body.parameters is None) == (body.suggestion is None):
+        raise HTTPException(422, "give either parameters or a suggestion")
+    with refusing():
+        study.set_known_good(
+            body.parameters if body.parameters is not None else find_step(study, body.suggestion or 0), key=body.key
+        )
+    return accepted(request, study)
+
+
+@router.post("/studies/{name}/return")
+def return_to_known_good(request: Request, name: StudyPath, body: m.Order) -> m.Accepted:
+    """Propose the known-good parameters from now on, until resumed."""
+    study = find(request, name)
+    with refusing():
+        study.return_to_known_good(body.reason, key=body.key)
+    return accepted(request, study)
+
+
+@router.get("/studies/{name}/history")
+def history(
+    request: Request,
+    name: StudyPath,
+    after: Annotated[int, Query(ge=0, le=2**53)] = 0,
+    limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
+) -> m.HistoryOut:
+    """Return the journal's events in order."""
+    events = find(request, name).events(after, limit)
+    return m.HistoryOut(
+        events=[m.EventOut(**event.to_json()) for event in events], next=events[-1].seq if events else after
+    )
+
+
+@router.get("/studies/{name}/certificate")
+def certificate(
+    request: Request, name: StudyPath, delta: Annotated[float, Query(gt=0, lt=1, allow_inf_nan=False)] | None = None
+) -> dict[str, Any]:
+    """Return what can be said of each limit's true average, valid at all times at once."""
+    study = find(request, name)
+    with refusing():
+        return {label: c.to_json() for label, c in study.certificate(delta).items()}
+
+
+@router.get("/studies/{name}/summary")
+def summary(request: Request, name: StudyPath) -> dict[str, Any]:
+    """Return the optimizer's summary: in words and as data."""
+    said = find(request, name).summary()
+    return {"text": str(said), "data": said.data}

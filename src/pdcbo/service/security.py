@@ -1,0 +1,189 @@
+"""The gate that every request passes: host, origin, token, size; and the headers that every answer carries.
+
+Host     must be a name that the service was told it has, so that no foreign name can be pointed at it (DNS rebinding)
+Origin   where a browser sends one, it must be the page's own
+token    a bearer token, or the session cookie that the sign-in page gives for one; only hashes are kept
+size     a body above the limit is refused before it is read
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from http.cookies import SimpleCookie
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.exceptions import HTTPException
+
+from pdcbo.service.telemetry import Metrics
+from pdcbo.store.journal import hash_token
+
+Scope = dict[str, Any]
+log = logging.getLogger("pdcbo.service")
+
+COOKIE = "pdcbo_session"
+SESSION_SECONDS = 12 * 3600.0
+OPEN_PATHS = ("/healthz", "/login", "/static/")
+HEADERS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-frame-options", b"DENY"),
+    (
+        b"content-security-policy",
+        b"default-src 'self'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+        b"connect-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+    ),
+]
+
+
+class Sessions:
+    """Browser sessions: random names, kept as hashes, forgotten after half a day."""
+
+    def __init__(self) -> None:
+        self._until: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    def create(self) -> str:
+        """Return a new session's name."""
+        name = secrets.token_urlsafe(32)
+        with self._lock:
+            now = time.monotonic()
+            self._until = {k: v for k, v in self._until.items() if v > now}
+            self._until[hash_token(name)] = now + SESSION_SECONDS
+        return name
+
+    def valid(self, name: str) -> bool:
+        """Tell whether a session is there and not too old."""
+        with self._lock:
+            return self._until.get(hash_token(name), 0.0) > time.monotonic()
+
+
+def token_is_known(token: str, hashes: Callable[[], dict[str, str]]) -> bool:
+    """Compare a token with every stored hash in constant time."""
+    given = hash_token(token)
+    return any([hmac.compare_digest(given, known) for known in hashes().values()])  # no short cut: constant time
+
+
+class Gate:
+    """ASGI middleware; see the module.
+
+    Args:
+        app: what is behind it.
+        hosts: names that the service answers to, without port.
+        max_body: bytes.
+        metrics: counts every request.
+        hashes: returns the stored token hashes, or None where no token is needed.
+        sessions: of browsers.
+    """
+
+    def __init__(
+        self,
+        app: Any,
+        *,
+        hosts: frozenset[str],
+        max_body: int,
+        metrics: Metrics,
+        hashes: Callable[[], dict[str, str]] | None,
+        sessions: Sessions,
+    ) -> None:
+        self.app, self.hosts, self.max_body = app, hosts, max_body
+        self.metrics, self.hashes, self.sessions = metrics, hashes, sessions
+
+    async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
+        """Let a request pass, or say why not."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started = time.perf_counter()
+        request = secrets.token_hex(8)
+        seen = {"status": 500, "read": 0}
+
+        async def sending(message: dict[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                seen["status"] = message["status"]
+                message = {**message, "headers": [*message["headers"], *HEADERS, (b"x-request-id", request.encode())]}
+            await send(message)
+
+        async def receiving() -> Any:
+            message = await receive()
+            seen["read"] += len(message.get("body", b""))
+            if seen["read"] > self.max_body:
+                raise TooLargeError(self.max_body)
+            return message
+
+        try:
+            refusal = self._refusal(scope)
+            if refusal is not None:
+                await _refuse(sending, scope, *refusal)
+            else:
+                await self.app(scope, receiving, sending)
+        finally:
+            seconds = time.perf_counter() - started
+            route = getattr(scope.get("route"), "path", None) or "other"
+            self.metrics.observe(scope["method"], route, seen["status"], seconds)
+            level = logging.WARNING if seen["status"] >= 500 else logging.INFO
+            fields = {"request": request, "method": scope["method"], "path": scope["path"], "status": seen["status"],
+                      "ms": round(seconds * 1e3, 3), "client": (scope.get("client") or ["?"])[0]}  # fmt: skip
+            log.log(level, "request", extra={"fields": fields})
+
+    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
+        headers = {name.lower(): value for name, value in scope["headers"]}
+        host = headers.get(b"host", b"").decode("latin-1")
+        if _host_name(host) not in self.hosts:
+            return 403, "this service does not answer to that Host; start it with --allow-host NAME"
+        origin = headers.get(b"origin")
+        if origin is not None and urlsplit(origin.decode("latin-1")).netloc != host:
+            return 403, "the request comes from another origin"
+        length = headers.get(b"content-length", b"0")
+        if not length.isdigit() or int(length) > self.max_body:
+            return 413, f"the body is larger than {self.max_body} bytes"
+        if self.hashes is not None and not self._known(scope, headers):
+            return 401, "a bearer token is needed; create one with: pdcbo token NAME --store URL"
+        return None
+
+    def _known(self, scope: Scope, headers: dict[bytes, bytes]) -> bool:
+        if scope["path"].startswith(OPEN_PATHS):
+            return True
+        kind, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+        if kind.lower() == "bearer":
+            assert self.hashes is not None
+            return token_is_known(token.strip(), self.hashes)
+        cookies: SimpleCookie = SimpleCookie()
+        try:
+            cookies.load(headers.get(b"cookie", b"").decode("latin-1"))
+        except Exception:
+            return False
+        return COOKIE in cookies and self.sessions.valid(cookies[COOKIE].value)
+
+
+class TooLargeError(HTTPException):
+    """The body went beyond the limit while it was read; whoever reads it passes this on."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(413, f"the body is larger than {limit} bytes")
+
+
+def _host_name(host: str) -> str:
+    try:
+        return (urlsplit(f"//{host}").hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+async def _refuse(send: Any, scope: Scope, status: int, error: str) -> None:
+    """Answer with an error; a browser without a session is sent to the sign-in page."""
+    accept = next((v for k, v in scope["headers"] if k.lower() == b"accept"), b"")
+    headers = [(b"content-type", b"application/json")]
+    if status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+        if b"text/html" in accept and scope["method"] == "GET":
+            status, headers = 303, [(b"location", b"/login")]
+    body = json.dumps({"error": error, "fields": []}).encode()
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

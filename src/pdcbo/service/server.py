@@ -1,0 +1,82 @@
+"""Run the service: where it may listen, and a stop that loses nobody."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI
+
+from pdcbo.service.app import LOOPBACK, MAX_BODY, create_app
+from pdcbo.service.telemetry import configure_logs
+from pdcbo.store import open_journal
+
+log = logging.getLogger("pdcbo.service")
+
+GRACE_SECONDS = 10
+
+
+class Server(uvicorn.Server):
+    """A server that ends its live streams first when it is told to stop, and then waits for running requests."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Wake every stream so that it ends, and stop."""
+        app = self.config.app
+        assert isinstance(app, FastAPI)
+        app.state.stopping.set()
+        app.state.registry.wake_all()
+        super().handle_exit(sig, frame)
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether an address is reachable from this machine alone."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def make_server(
+    store: str,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8765,
+    allow_hosts: tuple[str, ...] = (),
+    require_token: bool = False,
+    max_body: int = MAX_BODY,
+    certificate: str | None = None,
+    key: str | None = None,
+) -> Server:
+    """Return a server that is ready to run.
+
+    Raises:
+        ValueError: it would listen beyond this machine and the store holds no token.
+    """
+    journal = open_journal(store)
+    if not is_loopback(host) or require_token:
+        require_token = True
+        if not journal.tokens():
+            journal.close()
+            raise ValueError(
+                f"listening on {host} needs a token, and the store has none; "
+                "create one with: pdcbo token NAME --store URL"
+            )
+    journal.close()
+    hosts = LOOPBACK | {h.lower() for h in (*allow_hosts, host)} - {"0.0.0.0", "::"}
+    app = create_app(store, hosts=frozenset(hosts), require_token=require_token, max_body=max_body)
+    config = uvicorn.Config(
+        app, host=host, port=port, log_config=None, access_log=False, server_header=False, date_header=False,
+        timeout_graceful_shutdown=GRACE_SECONDS, ssl_certfile=certificate, ssl_keyfile=key,
+    )  # fmt: skip
+    return Server(config)
+
+
+def serve(store: str, *, host: str = "127.0.0.1", port: int = 8765, log_level: str = "INFO", **options: object) -> None:
+    """Serve a store until stopped by a signal."""
+    configure_logs(log_level)
+    server = make_server(store, host=host, port=port, **options)  # type: ignore[arg-type]
+    scheme = "https" if options.get("certificate") else "http"
+    log.info("serving", extra={"fields": {"url": f"{scheme}://{host}:{port}/"}})
+    server.run()

@@ -1,0 +1,278 @@
+"""The service over real HTTP: idempotency, refusals, the client, the stream, the gate."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from store_tools import PROBLEM, answer, context, free_port, served
+
+import pdcbo
+from pdcbo.client import ServiceError
+from pdcbo.guards import Guards
+from pdcbo.store import Conflict, Study, open_journal
+
+API = "/api/v1/studies"
+
+
+def test_a_remote_study_is_the_optimizer_to_the_last_bit(store: str) -> None:
+    bare = pdcbo.PDCBO(PROBLEM, horizon=30, seed=1)
+    with served(store) as url, pdcbo.connect(url, "plant", PROBLEM, horizon=30, seed=1) as remote:
+        assert remote.problem == PROBLEM
+        for t in range(10):
+            s, r = bare.ask(context(t)), remote.ask(context(t))
+            assert s == r
+            objective, constraints = answer(s.parameters, s.context, t)
+            for tuner in (bare, remote):
+                if t == 4:
+                    tuner.fail(s, "offline")
+                else:
+                    tuner.tell(s, np.float64(objective), constraints, applied={"a": 0.5} if t == 6 else None)
+        for tuner in (bare, remote):
+            tuner.observe({"a": 0.1, "b": 0.2}, {"c": 0.3}, objective=0.5)
+            tuner.set_limits({"g": 0.45})
+            tuner.correct(2, objective=0.4)
+        assert remote.certificate() == bare.certificate()
+        assert str(remote.summary()) == str(bare.summary())
+        assert remote.step == bare.step == 10
+        s = remote.ask(context(11))
+        assert remote.pending == [s]
+        remote.set_guards(Guards(max_change={"a": 0.1}))
+        remote.set_known_good(s)
+        remote.pause("lunch")
+        remote.return_to_known_good("smoke")
+        assert remote.status()["mode"] == "known-good"
+        remote.resume()
+        assert [e["seq"] for e in remote.events()] == list(range(1, len(remote.events()) + 1))
+    with Study.open(store, "plant") as study:
+        assert study.step == 10
+
+
+def test_same_body_same_answer_other_body_409(service: str) -> None:
+    with httpx.Client(base_url=service) as http:
+        body = {"name": "plant", "problem": PROBLEM.to_json(), "optimizer": "random"}
+        assert http.post(API, json=body).status_code == 201
+        assert http.post(API, json=body).status_code == 201
+        assert http.post(API, json={**body, "seed": 9}).status_code == 422
+        one = http.post(f"{API}/plant/ask", json={"context": {"c": 0.5}, "key": "k"}).json()
+        assert http.post(f"{API}/plant/ask", json={"context": {"c": 0.5}, "key": "k"}).json() == one
+        assert http.post(f"{API}/plant/ask", json={"context": {"c": 0.6}, "key": "k"}).status_code == 409
+        tell = {"objective": 1.0, "constraints": {"g": 0.2}}
+        first = http.post(f"{API}/plant/suggestions/1/tell", json=tell)
+        again = http.post(f"{API}/plant/suggestions/1/tell", json=tell)
+        assert first.status_code == again.status_code == 200
+        assert first.json() == again.json() == {"study": "plant", "step": 1, "seq": 3}
+        other = http.post(f"{API}/plant/suggestions/1/tell", json={**tell, "objective": 2.0})
+        assert other.status_code == 409
+        assert "settled before" in other.json()["error"]
+        assert http.post(f"{API}/plant/suggestions/7/tell", json=tell).status_code == 404
+        assert http.post(f"{API}/none/ask", json={}).status_code == 404
+        assert http.get(f"{API}/plant/suggestions/1").json() == one
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("plant/ask", '{"context": {"c": NaN}}', 422),
+        ("plant/ask", '{"context": {"c": 1e999}}', 422),
+        ("plant/ask", '{"context": {"c": -Infinity}}', 422),
+        ("plant/ask", '{"context": {"c": true}}', 422),
+        ("plant/ask", '{"context": {"c": "0.5"}}', 422),
+        ("plant/ask", '{"context": {"c": ' + "9" * 400 + "}}", 422),
+        ("plant/ask", '{"context": {}}', 422),
+        ("plant/ask", '{"context": {"c": 0.5}, "extra": 1}', 422),
+        ("plant/ask", '{"context": {"c": 0.5}, "key": "\\ud800"}', 422),
+        ("plant/ask", '{"context": {"\\ud800": 0.5}}', 422),
+        ("plant/ask", "{", 400),
+        ("plant/ask", "[" * 100_000, 400),
+        ("plant/ask", '{"context": ' + "9" * 5000 + "}", 400),
+        ("plant/suggestions/1/tell", '{"objective": NaN, "constraints": {"g": 0.1}}', 422),
+        ("plant/suggestions/1/tell", '{"objective": 1e999, "constraints": {"g": 0.1}}', 422),
+        ("plant/suggestions/1/tell", '{"objective": 1, "constraints": {"g": 1e999}}', 422),
+        ("plant/suggestions/1/tell", '{"objective": false, "constraints": {"g": 0.1}}', 422),
+        ("plant/suggestions/1/tell", '{"constraints": {"g": 0.1}}', 422),
+        ("plant/suggestions/1/fail", '{"reason": 5}', 422),
+        ("plant/suggestions/0/fail", "{}", 422),
+        ("plant/observe", '{"rows": [{"parameters": {"a": 0.1, "b": NaN}, "context": {"c": 0}}]}', 422),
+        ("plant/limits", '{"limits": {"g": 1e999}}', 422),
+    ],
+)
+def test_malformed_bodies_are_refused_and_change_nothing(service: str, path: str, body: str, status: int) -> None:
+    with pdcbo.connect(service, "plant", PROBLEM, optimizer="random") as remote:
+        remote.ask({"c": 0.5})
+        given = httpx.post(f"{service}{API}/{path}", content=body, headers={"Content-Type": "application/json"})
+        assert given.status_code == status, given.text
+        assert given.json()["error"]
+        assert remote.status()["seq"] == 2
+
+
+def test_the_gate(service: str) -> None:
+    assert httpx.get(f"{service}/healthz").json()["status"] == "ok"
+    assert httpx.get(f"{service}/healthz", headers={"Host": "evil.example"}).status_code == 403
+    assert httpx.get(f"{service}{API}", headers={"Origin": "http://evil.example"}).status_code == 403
+    assert httpx.get(f"{service}{API}", headers={"Origin": service}).status_code == 200
+    big = b'{"context": {"c": ' + b" " * (1 << 20) + b"1}}"
+    assert httpx.post(f"{service}{API}/x/ask", content=big).status_code == 413
+
+    def chunks():  # type: ignore[no-untyped-def]
+        for _ in range(40):
+            yield b" " * 65536
+
+    sent = httpx.post(f"{service}{API}/x/ask", content=chunks(), headers={"Content-Type": "application/json"})
+    assert sent.status_code == 413
+    page = httpx.get(service)
+    assert "script-src 'self'" in page.headers["content-security-policy"]
+    assert page.headers["x-content-type-options"] == "nosniff"
+    assert httpx.get(f"{service}/docs").status_code == 404
+
+
+def test_metrics_are_prometheus_text(service: str) -> None:
+    with pdcbo.connect(service, "plant", PROBLEM, optimizer="random") as remote:
+        remote.tell(remote.ask({"c": 0.5}), 1.0, {"g": 0.1})
+    text = httpx.get(f"{service}/metrics").text
+    assert 'pdcbo_study_steps{study="plant"} 1' in text
+    assert 'pdcbo_http_requests_total{method="POST",route="/api/v1/studies/{name}/ask",status="200"} 1' in text
+    for line in text.splitlines():
+        assert line.startswith("# TYPE ") or float(line.rsplit(" ", 1)[1]) >= 0
+
+
+def test_a_token_is_needed_beyond_this_machine(tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path}/service.db"
+    with pytest.raises(ValueError, match="needs a token"), served(address, host="0.0.0.0"):
+        pass
+    journal = open_journal(address)
+    journal.add_token("plant", "correct horse")
+    assert "correct horse" not in str(journal.database.execute("SELECT * FROM tokens"))
+    with served(address, host="0.0.0.0", allow_hosts=("tuner.example",)) as url:
+        assert httpx.get(f"{url}/healthz").status_code == 200
+        assert httpx.get(f"{url}{API}").status_code == 401
+        assert httpx.get(f"{url}/metrics").status_code == 401
+        assert httpx.get(f"{url}{API}", headers={"Authorization": "Bearer wrong"}).status_code == 401
+        known = {"Authorization": "Bearer correct horse"}
+        assert httpx.get(f"{url}{API}", headers=known).status_code == 200
+        assert httpx.get(f"{url}{API}", headers={**known, "Host": "tuner.example:99"}).status_code == 200
+        with pytest.raises(PermissionError, match="token"):
+            pdcbo.connect(url, "plant", PROBLEM)
+        pdcbo.connect(url, "plant", PROBLEM, token="correct horse").close()
+        with httpx.Client(base_url=url) as browser:
+            assert browser.get("/", headers={"Accept": "text/html"}).headers["location"] == "/login"
+            assert browser.post("/login", data={"token": "wrong"}).status_code == 401
+            signed = browser.post("/login", data={"token": "correct horse"})
+            assert signed.status_code == 303
+            assert "HttpOnly" in signed.headers["set-cookie"]
+            assert "SameSite=strict" in signed.headers["set-cookie"]
+            assert browser.get("/").status_code == 200
+        journal.remove_token("plant")
+        assert httpx.get(f"{url}{API}", headers=known).status_code == 401
+    journal.close()
+
+
+def events_of(url: str, after: int, count: int) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = []
+    with httpx.stream("GET", f"{url}{API}/plant/stream", params={"after": after}, timeout=20) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        for line in answer.iter_lines():
+            if line.startswith("data: "):
+                found.append(json.loads(line[6:]))
+                if len(found) == count:
+                    break
+    return found
+
+
+def test_the_stream_sends_each_event_once_whoever_made_it(tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path}/service.db"
+    with served(address) as url, pdcbo.connect(url, "plant", PROBLEM, optimizer="random") as remote:
+        found: list[list[dict[str, object]]] = []
+        watcher = threading.Thread(target=lambda: found.append(events_of(url, 1, 8)))
+        watcher.start()
+        remote.tell(remote.ask({"c": 0.5}), 1.0, {"g": 0.1})
+        with Study.open(address, "plant") as other:  # another process would do the same
+            for _ in range(3):
+                other.tell(other.ask({"c": 0.5}), 1.0, {"g": 0.1})
+        watcher.join(20)
+        assert [e["seq"] for e in found[0]] == list(range(2, 10))
+        assert [e["kind"] for e in found[0]] == ["ask", "tell"] * 4
+
+
+def test_a_stop_ends_streams_and_keeps_everything(tmp_path: Path) -> None:
+    port = free_port()
+    command = [sys.executable, "-c", "import sys, typer; from pdcbo.service.commands import register;"
+               "app = typer.Typer(); register(app); app()", "serve", "--store", f"sqlite:///{tmp_path}/s.db",
+               "--port", str(port)]  # fmt: skip
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        url = f"http://127.0.0.1:{port}"
+        with pdcbo.connect(url, "plant", PROBLEM, optimizer="random", retries=8) as remote:
+            s = remote.ask({"c": 0.5})
+            remote.tell(s, 1.0, {"g": 0.1})
+            with httpx.stream("GET", f"{url}{API}/plant/stream") as stream:
+                started = time.monotonic()
+                process.terminate()
+                list(stream.iter_lines())
+            _, said = process.communicate(timeout=20)
+            assert time.monotonic() - started < 8
+            lines = [json.loads(line) for line in said.splitlines()]
+            assert {"serving", "request", "stopped"} <= {line["message"] for line in lines}
+            assert any(line.get("path") == f"{API}/plant/ask" and line["status"] == 200 for line in lines)
+    finally:
+        process.kill()
+        process.wait()
+    with Study.open(f"sqlite:///{tmp_path}/s.db", "plant") as study:
+        assert study.step == 1
+
+
+def test_the_client_waits_for_a_service_that_comes_back(tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path}/service.db"
+    Study.open(address, "plant", PROBLEM, optimizer="random").close()
+    with pytest.raises(ServiceError, match="failed 2 times"):
+        pdcbo.connect(f"http://127.0.0.1:{free_port()}", "plant", retries=1)
+    with served(address) as url:
+        with pytest.raises(KeyError, match="no study"):
+            pdcbo.connect(url, "other")
+        with pdcbo.connect(url, "plant") as remote:
+            s = remote.ask({"c": 0.5})
+            remote.tell(s, 1.0, {"g": 0.1})
+            with pytest.raises(Conflict):
+                remote.tell(s, 2.0, {"g": 0.1})
+            with pytest.raises(ValueError, match="context"):
+                remote.ask({})
+
+
+def test_two_services_share_a_store(store: str) -> None:
+    with served(store) as one, served(store) as two:
+        with pdcbo.connect(one, "plant", PROBLEM, horizon=9) as a, pdcbo.connect(two, "plant") as b:
+            for t in range(6):
+                first, second = (a, b) if t % 2 else (b, a)
+                s = first.ask(context(t))
+                second.tell(s, *answer(s.parameters, s.context, t))
+            assert a.status()["seq"] == b.status()["seq"] == 13
+            assert str(a.summary()) == str(b.summary())
+
+
+def test_every_route_is_documented_with_an_example_or_a_schema(service: str) -> None:
+    described = httpx.get(f"{service}/openapi.json").json()
+    paths = described["paths"]
+    assert len(paths) >= 20
+    for operations in paths.values():
+        for operation in operations.values():
+            assert operation["summary"]
+            assert operation.get("description") or operation["operationId"]
+    assert described["components"]["schemas"]["NewStudy"]["examples"]
+    page = (Path(__file__).parents[1] / "docs" / "service.md").read_text()
+    for path in paths:
+        assert path.removeprefix("/api/v1") in page, f"{path} is missing in docs/service.md"
+
+
+def test_floats_cross_the_wire_without_losing_a_bit(service: str) -> None:
+    with pdcbo.connect(service, "plant", PROBLEM, optimizer="random") as remote:
+        s = remote.ask({"c": 0.25})
+        remote.tell(s, 0.1 + 0.2, {"g": None})
+        told = remote.events()[-1]
+        assert told["payload"]["objective"] == 0.1 + 0.2
