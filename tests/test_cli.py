@@ -1,0 +1,90 @@
+"""The command line: arguments reach what they name, errors are one line, missing extras are named."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from pdcbo.cli import app
+
+ENVIRONMENT = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+
+
+def invoke(*arguments: str) -> str:
+    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_help_names_every_command() -> None:
+    text = invoke("--help")
+    for command in ("run", "compare", "reproduce", "rates", "suite", "bench", "serve"):
+        assert command in text
+
+
+def test_run_leaves_a_figure_and_words_of_an_operator(tmp_path: Path) -> None:
+    text = invoke("run", "williams-otto", "--steps", "8", "--option", "pdcbo.candidates=12", "--out", str(tmp_path))
+    assert "true average of x_a" in text
+    assert "must be at most 0.12" in (tmp_path / "summary.txt").read_text()
+    assert (tmp_path / "episode.png").stat().st_size > 20_000
+
+
+def test_run_takes_plants_without_constraints_prices_or_reals(tmp_path: Path) -> None:
+    invoke("run", "pump-station", "--optimizer", "random", "--steps", "4", "--out", str(tmp_path))
+
+
+def test_compare_prints_its_summary(tmp_path: Path) -> None:
+    text = invoke(
+        "compare", "gp-sample", "--optimizers", "random,same:random", "--seeds", "2", "--steps", "4", "--workers", "0",
+        "--out", str(tmp_path),
+    )  # fmt: skip
+    assert "| same | 2 |" in text
+    assert (tmp_path / "results.parquet").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("compare", "nowhere", "--optimizers", "random", "--seeds", "1", "--workers", "0"), "plant must be one of"),
+        (("compare", "gp-sample", "--optimizers", "nobody"), "is no optimizer"),
+        (("reproduce", "figure9"), "figure must be one of"),
+        (("run", "--option", "pdcbo.speed=1", "--steps", "1"), "speed"),
+    ],
+)
+def test_what_the_user_got_wrong_is_one_line(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pdcbo.cli", *arguments, "--out", str(tmp_path)],
+        capture_output=True, text=True, env=ENVIRONMENT, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("missing", ["typer", "duckdb", "matplotlib"])
+def test_a_missing_extra_is_named(tmp_path: Path, missing: str) -> None:
+    script = (
+        f"import sys; sys.modules[{missing!r}] = None; "
+        f"sys.argv = ['pdcbo', 'compare', 'gp-sample', '--optimizers', 'random', '--seeds', '1', '--steps', '2', "
+        f"'--workers', '0', '--out', {str(tmp_path)!r}]; import pdcbo.cli; pdcbo.cli.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=ENVIRONMENT, timeout=60, check=False
+    )
+    assert done.returncode == 1
+    assert 'pip install "pdcbo[experiments]"' in done.stderr
+
+
+def test_the_command_starts_itself_again_with_one_thread() -> None:
+    environment = {k: v for k, v in ENVIRONMENT.items() if not k.endswith("_NUM_THREADS")}
+    done = subprocess.run(
+        [sys.executable, "-m", "pdcbo.cli", "--help"],
+        capture_output=True, text=True, env=environment, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert "compare" in done.stdout
