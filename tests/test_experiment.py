@@ -174,7 +174,7 @@ def test_published_safe_start_is_unsafe_and_explains_the_published_cost() -> Non
 def test_reproduce_draws_both_figures_and_writes_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figure1, "STEPS", 12)
     monkeypatch.setattr(figure2, "STEPS", 10)
-    reproduce(["figure1", "figure2"], 2, tmp_path, workers=0, bar=no_bar)
+    reproduce(["figure1", "figure2"], 2, tmp_path, extras=True, workers=0, bar=no_bar)
     page = (tmp_path / "reproduction.md").read_text()
     for name in ("figure1", "figure2"):
         assert (tmp_path / "figures" / f"{name}.png").stat().st_size > 20_000

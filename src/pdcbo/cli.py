@@ -72,7 +72,7 @@ def reproduce_command(
     figure: Annotated[str, typer.Argument(help="figure1, figure2 or all")] = "all",
     seeds: Seeds = 50,
     quick: Quick = False,
-    core: Annotated[bool, typer.Option("--core", help="the paper's three methods only")] = False,
+    extras: Annotated[bool, typer.Option("--extras", help="more variants, and the flipped reactor")] = False,
     workers: Workers = None,
     data: Annotated[Path | None, typer.Option(help="where runs are kept; OUT/data")] = None,
     out: Out = Path("reproduction"),
@@ -82,7 +82,7 @@ def reproduce_command(
 
     names = list(FIGURES) if figure == "all" else [figure]
     taken = reproduce(
-        names, min(seeds, QUICK_SEEDS) if quick else seeds, out, data=data, core=core, workers=workers, bar=_bar
+        names, min(seeds, QUICK_SEEDS) if quick else seeds, out, data=data, extras=extras, workers=workers, bar=_bar
     )
     for name, seconds in taken.items():
         typer.echo(f"{name}: {seconds:.1f} s")

@@ -32,27 +32,27 @@ CORE = (
     Variant("CEI", "cei", KNOWN),
     Variant("SafeOpt", "safeopt", {**KNOWN, "safe": [START]}, (START,)),
 )
+OWN = (Variant("PDCBO, default", "pdcbo", KNOWN),)
 EXTRAS = (
-    Variant("PDCBO, default", "pdcbo", KNOWN),
     Variant("CEI, as published", "cei", {**KNOWN, "published": True}),
     Variant("Safe-UCB", "safeopt", {**KNOWN, "safe": [START], "ucb": True}, (START,)),
 )
 PUBLISHED = {CORE[0].label: "pdcbo", CORE[1].label: "cei", CORE[2].label: "safeopt"}
 SHADES = ("#0072b2", "#d55e00", "#009e73", "#56b4e9", "#e69f00", "#999933")
-COLOURS = dict(zip((v.label for v in CORE + EXTRAS), SHADES, strict=True))
+COLOURS = dict(zip((v.label for v in CORE + OWN + EXTRAS), SHADES, strict=True))
 
 
-def jobs(seeds: Sequence[int], *, core: bool = False) -> tuple[list[Job], list[Job]]:
+def jobs(seeds: Sequence[int], *, extras: bool = False) -> tuple[list[Job], list[Job]]:
     """Return the runs with the oracle on the 50 candidates, and the oracles on the continuous box."""
-    variants = CORE if core else CORE + EXTRAS
+    variants = CORE + OWN + (EXTRAS if extras else ())
     on_grid = comparison("gp-sample", variants, seeds, STEPS, {"context_levels": 50}, {"grid": 50, "polish": False})
     return on_grid, comparison("gp-sample", (), seeds, STEPS, {"context_levels": 50})
 
 
-def make(seeds: Sequence[int], data: Path, figures: Path, *, core: bool, report: Report | None, workers: int | None
+def make(seeds: Sequence[int], data: Path, figures: Path, *, extras: bool, report: Report | None, workers: int | None
          ) -> dict[str, Any]:  # fmt: skip
     """Run, draw `figure1`, and return the facts of the page."""
-    on_grid, continuous = jobs(seeds, core=core)
+    on_grid, continuous = jobs(seeds, extras=extras)
     run_jobs([*on_grid, *continuous], data, report=report, workers=workers)
     collected = collect(on_grid, data)
     exact = collect([*continuous, *(job for job in on_grid if job.variant is not None)], data)

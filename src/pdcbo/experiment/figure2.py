@@ -33,28 +33,29 @@ CORE = (
     Variant("CEI", "cei", GRID, points=POINTS),
     Variant("SafeOpt", "safeopt", {**GRID, "safe": [{"parameters": SAFE}]}, points=POINTS),
 )
-EXTRAS = (
+OTHERS = (
     Variant("PDCBO, default", "pdcbo", GRID, points=POINTS),
     Variant("CEI, as published", "cei", {**GRID, "published": True}, points=POINTS),
-    Variant("Safe-UCB", "safeopt", {**GRID, "safe": [{"parameters": SAFE}], "ucb": True}, points=POINTS),
     Variant("CGP-UCB", "cgp-ucb", GRID, points=POINTS),
     Variant("random", "random"),
     Variant("best constant", "fixed"),
 )
+EXTRAS = (Variant("Safe-UCB", "safeopt", {**GRID, "safe": [{"parameters": SAFE}], "ucb": True}, points=POINTS),)
 FLIPPED = (
     Variant("PDCBO, paper's constants", "pdcbo", {**GRID, "setting": "paper"}, points=POINTS),
     Variant("CEI, as published", "cei", {**GRID, "published": True}, points=POINTS),
     Variant("SafeOpt", "safeopt", {**GRID, "safe": [{"parameters": PUBLISHED_START}]}, points=POINTS),
 )
 PUBLISHED = {CORE[0].label: "pdcbo", CORE[1].label: "cei", CORE[2].label: "safeopt"}
-COLOURS = dict(zip((v.label for v in CORE + EXTRAS), (*SHADES, "#cc79a7", "#7f7f7f", "#8c6d31"), strict=True))
+MORE_SHADES = (*SHADES[:5], "#cc79a7", "#7f7f7f", "#8c6d31", SHADES[5])
+COLOURS = dict(zip((v.label for v in CORE + OTHERS + EXTRAS), MORE_SHADES, strict=True))
 
 
-def make(seeds: Sequence[int], data: Path, figures: Path, *, core: bool, report: Report | None, workers: int | None
+def make(seeds: Sequence[int], data: Path, figures: Path, *, extras: bool, report: Report | None, workers: int | None
          ) -> dict[str, Any]:  # fmt: skip
     """Run, draw `figure2`, and return the facts of the page."""
-    jobs = comparison("williams-otto", CORE if core else CORE + EXTRAS, seeds, STEPS)
-    flipped = [] if core else comparison("williams-otto-flipped", FLIPPED, seeds[:10], STEPS)
+    jobs = comparison("williams-otto", CORE + OTHERS + (EXTRAS if extras else ()), seeds, STEPS)
+    flipped = comparison("williams-otto-flipped", FLIPPED, seeds[:10], STEPS) if extras else []
     run_jobs([*jobs, *flipped], data, report=report, workers=workers)
     collected = collect(jobs, data)
     draw(collected, figures / "figure2")

@@ -26,7 +26,7 @@ def reproduce(
     out: Path,
     *,
     data: Path | None = None,
-    core: bool = False,
+    extras: bool = False,
     workers: int | None = None,
     bar: Callable[[str], Any],
 ) -> dict[str, float]:
@@ -37,7 +37,7 @@ def reproduce(
         seeds: runs of each method.
         out: where figures, tables and the page go.
         data: where runs are kept; by default `out`/data.
-        core: the paper's three methods only, without the variants shown beside them.
+        extras: also the published variant of CEI and Safe-UCB where they are not shown anyway, and the flipped reactor.
         workers: see `run_jobs`.
         bar: title -> context manager that yields a `Report`.
     """
@@ -49,9 +49,8 @@ def reproduce(
         began = time.perf_counter()
         report: Report
         with bar(name) as report:
-            facts = FIGURES[name](
-                range(seeds), (data or out / "data") / name, out / "figures", core=core, report=report, workers=workers
-            )
+            kept = (data or out / "data") / name
+            facts = FIGURES[name](range(seeds), kept, out / "figures", extras=extras, report=report, workers=workers)
         taken[name] = time.perf_counter() - began
         table = out / "tables" / f"{name}.json"
         table.parent.mkdir(parents=True, exist_ok=True)
