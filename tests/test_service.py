@@ -246,14 +246,18 @@ def test_the_client_waits_for_a_service_that_comes_back(tmp_path: Path) -> None:
 
 
 def test_two_services_share_a_store(store: str) -> None:
-    with served(store) as one, served(store) as two:
-        with pdcbo.connect(one, "plant", PROBLEM, horizon=9) as a, pdcbo.connect(two, "plant") as b:
-            for t in range(6):
-                first, second = (a, b) if t % 2 else (b, a)
-                s = first.ask(context(t))
-                second.tell(s, *answer(s.parameters, s.context, t))
-            assert a.status()["seq"] == b.status()["seq"] == 13
-            assert str(a.summary()) == str(b.summary())
+    with (
+        served(store) as one,
+        served(store) as two,
+        pdcbo.connect(one, "plant", PROBLEM, horizon=9) as a,
+        pdcbo.connect(two, "plant") as b,
+    ):
+        for t in range(6):
+            first, second = (a, b) if t % 2 else (b, a)
+            s = first.ask(context(t))
+            second.tell(s, *answer(s.parameters, s.context, t))
+        assert a.status()["seq"] == b.status()["seq"] == 13
+        assert str(a.summary()) == str(b.summary())
 
 
 def test_every_route_is_documented_with_an_example_or_a_schema(service: str) -> None:

@@ -171,8 +171,7 @@ def posterior_figure(
                 **_axis(output if j == 0 else ""), "anchor": f"x{suffix}",
                 "domain": [1.0 - (i + 0.86) / rows, 1.0 - i / rows],
             }  # fmt: skip
-    words = ", ".join(f"{k} = {v:.4g}" if isinstance(v, float) else f"{k} = {v}" for k, v in context.items())
-    figure = _figure(traces, f"What the models believe at {words}" if words else "What the models believe", "", "")
+    figure = _figure(traces, "What the models believe at the latest context", "", "")
     figure["layout"].update(layout)
     figure["layout"]["height"] = 100 + 170 * rows
     return figure
@@ -253,7 +252,7 @@ def _dots(t: Array, y: Array, name: str, color: str) -> dict[str, Any]:
 
 def _axis(title: str) -> dict[str, Any]:
     return {
-        "title": {"text": title, "font": {"size": 12}}, "gridcolor": "rgba(139,149,165,0.2)", "zeroline": False,
+        "title": {"text": title, "font": {"size": 12}, "standoff": 8}, "gridcolor": "rgba(139,149,165,0.2)", "zeroline": False,
         "linecolor": "rgba(139,149,165,0.5)", "automargin": True, "tickfont": {"size": 11},
     }  # fmt: skip
 
@@ -261,12 +260,12 @@ def _axis(title: str) -> dict[str, Any]:
 def _figure(traces: list[dict[str, Any]], title: str, x: str, y: str, y_range: list[float] | None = None) -> Figure:
     layout: dict[str, Any] = {
         "title": {"text": title, "font": {"size": 14}, "x": 0.01, "xanchor": "left"},
-        "margin": {"l": 56, "r": 16, "t": 40, "b": 44},
+        "margin": {"l": 64, "r": 16, "t": 40, "b": 70},
         "height": 300,
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "font": {"family": "system-ui, sans-serif", "size": 12},
-        "legend": {"orientation": "h", "y": -0.22, "x": 0, "font": {"size": 11}},
+        "legend": {"orientation": "h", "y": -0.26, "yanchor": "top", "x": 0, "font": {"size": 11}},
         "hovermode": "closest",
         "xaxis": _axis(x),
         "yaxis": _axis(y),

@@ -24,15 +24,25 @@ NAMES = (
     "checkpoint-done",
 )
 
-_ARMED, _, _COUNT = os.environ.get("PDCBO_FAILPOINT", "").partition(":")
-_left = int(_COUNT or 1)
+_armed = ""
+_left = 0
+
+
+def arm(text: str) -> None:
+    """Arm the failpoint that `name` or `name:count` names; an empty text disarms."""
+    global _armed, _left
+    _armed, _, count = text.partition(":")
+    _left = int(count or 1)
 
 
 def failpoint(name: str) -> None:
     """End the process here if this failpoint is armed."""
     global _left
-    if name != _ARMED:
+    if name != _armed:
         return
     _left -= 1
     if _left == 0:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+arm(os.environ.get("PDCBO_FAILPOINT", ""))

@@ -10,7 +10,7 @@ function themed(layout) {
   const text = style.getPropertyValue("--text").trim();
   const narrow = main.clientWidth < 560;
   const copy = { ...layout, autosize: true, font: { ...layout.font, color: text }, hoverlabel: { font: { size: 12 } } };
-  if (narrow) copy.margin = { ...layout.margin, l: 44, r: 8 };
+  if (narrow) copy.margin = { ...layout.margin, l: 48, r: 8 };
   return copy;
 }
 
@@ -19,6 +19,7 @@ function draw(name, figure) {
   if (!place) return;
   place.hidden = !figure;
   if (!figure) return;
+  place.style.minHeight = `${figure.layout.height + 12}px`;
   place.setAttribute("role", "img");
   place.setAttribute("aria-label", figure.layout.title.text);
   Plotly.react(place, figure.data, themed(figure.layout), { responsive: true, displaylogo: false, displayModeBar: false });
