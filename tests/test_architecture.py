@@ -14,10 +14,9 @@ import pdcbo
 ROOT = Path(pdcbo.__file__).parent
 # From what knows least to what knows most; each may import what stands before it, and its own part.
 ORDER = (
-    "problem", "kernels", "gp", "interpolation", "features", "structured", "fit", "models",
-    "confidence", "certificates", "oracles", "search", "optimizers", "plants", "loop", "metrics",
-    "guards", "figures", "store", "study", "experiment", "bench", "service", "client", "cli",
-    "__main__",
+    "problem", "kernels", "gp", "features", "structured", "fit", "models", "confidence", "certificates",
+    "oracles", "search", "optimizers", "plants", "loop", "metrics", "guards", "history", "figures", "store",
+    "report", "experiment", "bench", "service", "client", "cli", "__main__",
 )  # fmt: skip
 CORE = ORDER[: ORDER.index("metrics") + 1]
 
