@@ -41,7 +41,7 @@ def run(out: Path, quick: bool = False, stacks: list[str] | None = None) -> None
     """Measure in a process of its own with one thread, print the tables, and write them to `out`.
 
     Args:
-        out: directory for `bench.json`, `bench.md` and `bench.png`.
+        out: directory for `bench.json`, `bench.md`, `bench.png` and `baseline.json`, which may replace the stored one.
         quick: two settings at n = 500 only.
         stacks: names in `STACKS`, by default all that are installed.
 
@@ -161,7 +161,7 @@ def cold_start(name: str) -> dict[str, float]:
 
 def main(out: Path, quick: bool, wanted: list[str]) -> None:
     """Measure, print and write; `run` calls this in a process of its own."""
-    from pdcbo.bench_report import figure, report
+    from pdcbo.bench_report import baseline_of, figure, report
 
     warnings.simplefilter("ignore")
     versions = prepare(wanted)
@@ -178,6 +178,7 @@ def main(out: Path, quick: bool, wanted: list[str]) -> None:
     out.mkdir(parents=True, exist_ok=True)
     (out / "bench.json").write_text(json.dumps(data, indent=1) + "\n")
     (out / "bench.md").write_text(text)
+    (out / "baseline.json").write_text(json.dumps(baseline_of(data), indent=1) + "\n")
     figure(data, out / "bench.png")
     try:
         from rich.console import Console

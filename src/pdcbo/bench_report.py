@@ -82,7 +82,8 @@ def _ratios(data: Mapping[str, Any]) -> str:
                 best = min((times[way] for way in ways if way in times), default=None)
                 bar = f" (bar {bars[i][j]})" if bars[i][j] else ""
                 cells.append("-" if best is None else f"{best / times[name]:.0f}x{bar}")
-            cells.append(f"{times[name] / r['floor']:.1f} (bar {FLOOR_BARS[r['n']][i]})" if r["floor"] else "-")
+            bar = f" (bar {FLOOR_BARS[r['n']][i]})" if r["n"] in FLOOR_BARS else ""
+            cells.append(f"{times[name] / r['floor']:.1f}{bar}" if r["floor"] else "-")
         rows.append(cells)
     columns = ["against GPy", "BoTorch, best way", "time over floor"]
     head = ["", *(f"separate: {c}" for c in columns), *(f"shared: {c}" for c in columns)]
