@@ -14,7 +14,7 @@ from typing import Any
 
 from pdcbo.experiment.jobs import Job, Variant
 from pdcbo.experiment.runner import Report, run_jobs
-from pdcbo.experiment.tables import SUMMARY, Runs, collect, markdown, summary_rows
+from pdcbo.experiment.tables import SUMMARY, Runs, collect, database, markdown, quoted, summary_rows
 from pdcbo.optimizers import OPTIMIZERS
 
 
@@ -78,20 +78,15 @@ def compare(
 
 def write_results(jobs: Sequence[Job], out: Path) -> None:
     """Write all runs with their oracles as one Parquet file, one row a step."""
-    import duckdb
-
     runs, oracles = (
-        ", ".join("'" + str(out / job.filename).replace("'", "''") + "'" for job in jobs if (job.variant is None) == o)
-        for o in (False, True)
+        ", ".join(quoted(out / job.filename) for job in jobs if (job.variant is None) == o) for o in (False, True)
     )
-    target = str(out / "results.parquet").replace("'", "''")
-    with duckdb.connect() as connection:
-        connection.execute(
-            f"copy (select r.*, o.per_step as oracle_per_step, o.in_expectation as oracle_in_expectation, "
-            f"o.time_average as oracle_time_average from read_parquet([{runs}], union_by_name = true) r "
-            f"join read_parquet([{oracles}], union_by_name = true) o using (plant, seed, step) "
-            f"order by plant, variant, seed, step) to '{target}' (format parquet)"
-        )
+    database().execute(
+        f"copy (select r.*, o.per_step as oracle_per_step, o.in_expectation as oracle_in_expectation, "
+        f"o.time_average as oracle_time_average from read_parquet([{runs}], union_by_name = true) r "
+        f"join read_parquet([{oracles}], union_by_name = true) o using (plant, seed, step) "
+        f"order by plant, variant, seed, step) to {quoted(out / 'results.parquet')} (format parquet)"
+    )
 
 
 def write_summary(collected: dict[str, Runs], out: Path, title: str) -> None:

@@ -51,11 +51,13 @@ def run_jobs(jobs: Sequence[Job], out: Path, *, workers: int | None = None, repo
         missing = [job for job in _missing(jobs, out) if job not in [other for other, _ in failed]]
         if not missing:
             break
+        left = len(missing)
         try:
             for job, error in _pool(missing, out, workers or os.cpu_count() or 1):
+                left -= 1
                 if error is not None:
                     failed.append((job, error))
-                report(len(jobs) - len(_missing(jobs, out)), len(jobs))
+                report(len(jobs) - left, len(jobs))
         except BrokenProcessPool:
             continue
     else:

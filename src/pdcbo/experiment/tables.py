@@ -10,6 +10,7 @@ import re
 import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,27 +23,32 @@ from pdcbo.problem import Array
 Table = dict[str, Any]
 
 
-def write_table(columns: Table, path: Path) -> None:
-    """Write columns as Parquet."""
+@cache
+def database() -> Any:
+    """Return this process's connection: making one takes longer than writing a run."""
     import duckdb
 
-    with duckdb.connect() as connection:
-        connection.register("columns", columns)
-        connection.execute(f"copy (select * from columns) to {_quoted(path)} (format parquet)")
+    return duckdb.connect(config={"threads": 1})
+
+
+def write_table(columns: Table, path: Path) -> None:
+    """Write columns as Parquet."""
+    connection = database()
+    connection.register("columns", columns)
+    connection.execute(f"copy (select * from columns) to {quoted(path)} (format parquet)")
+    connection.unregister("columns")
 
 
 def read_table(paths: Iterable[Path]) -> Table:
     """Read Parquet files as one table; a column that a file lacks is NaN there."""
-    import duckdb
-
-    files = ", ".join(_quoted(path) for path in paths)
-    with duckdb.connect() as connection:
-        found = connection.execute(f"select * from read_parquet([{files}], union_by_name = true)").fetchnumpy()
+    files = ", ".join(quoted(path) for path in paths)
+    found = database().execute(f"select * from read_parquet([{files}], union_by_name = true)").fetchnumpy()
     return {name: np.ma.filled(column, np.nan) if np.ma.isMaskedArray(column) else column
             for name, column in found.items()}  # fmt: skip
 
 
-def _quoted(path: Path) -> str:
+def quoted(path: Path) -> str:
+    """Return a path as a string of SQL."""
     return "'" + str(path).replace("'", "''") + "'"
 
 
