@@ -255,6 +255,23 @@ def test_ask_is_pure_and_repeatable() -> None:
     assert again.ask({"z": 0.4}).parameters == first.parameters
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments"), [*((name, {}) for name in sorted(OPTIMIZERS)), ("pdcbo", {"candidates": 0})]
+)
+def test_asks_do_not_change_what_is_proposed(name: str, arguments: dict) -> None:  # type: ignore[type-arg]
+    """Randomness is keyed by the seed and what was told, never by asks: also where chance decides."""
+    tuner = OPTIMIZERS[name](Slope.problem, horizon=20, seed=11, **arguments)
+    for t in range(4):
+        first = tuner.ask({"z": 0.25})
+        tuner.ask({"z": 0.75})
+        second = tuner.ask({"z": 0.25})
+        assert first.parameters == second.parameters
+        assert first.bounds == second.bounds
+        tuner.fail(first, applied=False)  # it never ran: nothing was told either
+        assert tuner.ask({"z": 0.25}).parameters == second.parameters
+        tuner.tell(second, 1.0 + t, {"g": 0.4})
+
+
 def test_a_context_outside_its_range_is_reported_and_not_clipped() -> None:
     tuner = PDCBO(Slope.problem, horizon=10)
     s = tuner.ask({"z": 1.75})

@@ -176,7 +176,7 @@ class Ledger:
         step.status = step.settled = status
         if status != DROPPED:
             self.counted.append(step.suggestion.id)
-        self.events += 1
+            self.events += 1  # a step that never ran told nothing: the next proposal is the same
 
     @property
     def pending(self) -> list[Suggestion]:
