@@ -252,8 +252,8 @@ def _dots(t: Array, y: Array, name: str, color: str) -> dict[str, Any]:
 
 def _axis(title: str) -> dict[str, Any]:
     return {
-        "title": {"text": title, "font": {"size": 12}, "standoff": 8}, "gridcolor": "rgba(139,149,165,0.2)", "zeroline": False,
-        "linecolor": "rgba(139,149,165,0.5)", "automargin": True, "tickfont": {"size": 11},
+        "title": {"text": title, "font": {"size": 12}, "standoff": 8}, "gridcolor": "rgba(139,149,165,0.2)",
+        "linecolor": "rgba(139,149,165,0.5)", "zeroline": False, "automargin": True, "tickfont": {"size": 11},
     }  # fmt: skip
 
 

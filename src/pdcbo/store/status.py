@@ -95,7 +95,12 @@ def _alarms(study: Study, record: Record, history: History, facts: dict[str, Any
     for label, c in facts["constraints"].items():
         if c["holds"] is False and c["measured"] >= 10:
             word = "above its limit" if c["side"] == "upper" else "below its limit"
-            found.append((ALARM, f"The average of {label} is {c['average']:.5g}, {word} of {c['limit']:.5g}."))
+            text = f"The average of {label} is {c['average']:.5g}, {word} of {c['limit']:.5g}"
+            doubt = 0.0 if c["certified"] is None else abs(c["certified"] - c["average"])
+            if abs(c["average"] - c["limit"]) > doubt:
+                found.append((ALARM, f"{text}."))
+            else:
+                found.append((WARNING, f"{text}, by no more than measurement noise may explain."))
     latest = facts["latest"]
     if latest is not None and latest["origin"] == "fallback":
         found.append((ALARM, f"The latest suggestion {latest['id']} is the fallback: {latest['why']}."))
