@@ -1,11 +1,11 @@
 """Hyper-parameters by maximum a-posteriori likelihood, with analytic gradients.
 
-The model of one output is y = mean + scale * (f + noise), f ~ GP(0, R) with unit variance, noise ~ N(0, noise_var).
-The mean and the scale have closed forms given the rest, so that only the length scales and the noise are searched,
-and so that a cost in millions and a fraction in 1e-4 give the same search:
+The model of one output is y = mean + slope'(x - 1/2) + scale * (f + noise), f ~ GP(0, R) with unit variance,
+noise ~ N(0, noise_var). Mean, slope and scale have closed forms given the rest, so that only the length scales and
+the noise are searched, and so that a cost in millions and a fraction in 1e-4 give the same search:
 
-    C = R(l) + noise_var I,   m = 1'C^-1 y / 1'C^-1 1,   e = y - m 1,
-    s^2 = (2 b + e'C^-1 e) / (n + 2 a + 2),
+    H = X - 1/2,   C = R(l) + trend^2 H H' + noise_var I,   m = 1'C^-1 y / 1'C^-1 1,   e = y - m 1,
+    s^2 = (2 b + e'C^-1 e) / (n + 2 a + 2),   slope = trend^2 H'C^-1 e
     log posterior = -1/2 log|C| - (n + 2 a + 2)/2 log s^2 + log p(l) + log p(noise_var)
 
 with an inverse-gamma prior (a, b) on s^2 at the spread of the data and log-normal priors on l and noise_var. The
@@ -31,12 +31,22 @@ LENGTH_RANGE = (5e-3, 1e2)
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """One output's model: y = mean + scale * (f + noise), f ~ GP(0, kernel), noise variance `noise_var`."""
+    """One output's model: y = mean + slope'(x - 1/2) + scale * (f + noise), f ~ GP(0, kernel).
+
+    The noise has variance `noise_var`; no slope stands for a constant mean.
+    """
 
     kernel: Kernel
     noise_var: float
     mean: float = 0.0
     scale: float = 1.0
+    slope: tuple[float, ...] = ()
+
+    def prior_mean(self, X: Array) -> Array:
+        """Return mean + slope'(x - 1/2) in plant units at X (..., d)."""
+        if not self.slope:
+            return np.full(X.shape[:-1], self.mean)
+        return np.asarray(self.mean + (X - 0.5) @ np.array(self.slope))
 
     @property
     def noise_std(self) -> float:
@@ -50,19 +60,24 @@ class Hyperparameters:
             "noise_var": self.noise_var,
             "mean": self.mean,
             "scale": self.scale,
+            "slope": list(self.slope),
         }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Hyperparameters:
         """Read what `to_json` wrote."""
-        return cls(Kernel.from_json(data["kernel"]), data["noise_var"], data["mean"], data["scale"])
+        return cls(
+            Kernel.from_json(data["kernel"]), data["noise_var"], data["mean"], data["scale"], tuple(data["slope"])
+        )
 
 
 @dataclass(frozen=True)
 class Priors:
     """Log-normal priors: a median and a standard deviation of the logarithm each.
 
-    `length` is the median length scale in one dimension; in d dimensions it is multiplied by sqrt(d).
+    `length` is the median length scale in one dimension; in d dimensions it is multiplied by sqrt(d). `trend` is the
+    standard deviation of a slope over a whole range, in units of the scale: a plant whose cost follows a price or whose
+    emissions follow a load, is then known after a handful of steps and not after one for every corner of the box.
     """
 
     length: float = 0.3
@@ -70,6 +85,7 @@ class Priors:
     noise: float = 1e-3
     noise_spread: float = 2.0
     scale_shape: float = 1.0
+    trend: float = 0.7
 
 
 def initial(kernel: Kernel, priors: Priors, y: Array, reference: float | None) -> Hyperparameters:
@@ -137,9 +153,11 @@ def fit(
         ),
         key=lambda result: float(result.fun),
     )
-    mean, scale = objective.closed_forms(best.x)
+    mean, scale, slope = objective.closed_forms(best.x)
     kernel = start.kernel.with_length_scales(np.exp(best.x[:-1]))
-    return Hyperparameters(kernel, float(np.exp(best.x[-1])), offset + unit * mean, unit * scale)
+    return Hyperparameters(
+        kernel, float(np.exp(best.x[-1])), offset + unit * mean, unit * scale, tuple((unit * slope).tolist())
+    )
 
 
 _OPTIONS = {"maxiter": 50, "ftol": 1e-7}
@@ -156,6 +174,11 @@ class _Likelihood:
         if noise_std is not None:
             self.noise_median, self.noise_spread = 2.0 * np.log(noise_std / max(float(np.std(y)), 1e-9)), 0.7
             self.noise_median = float(np.clip(self.noise_median, *np.log(NOISE_RANGE)))
+        choices = [c for f in kernel.factors for c in f.choices]
+        self.H = X - 0.5
+        self.H[:, choices] = 0.0
+        self.trend_var = priors.trend**2
+        self.linear = self.trend_var * (self.H @ self.H.T)
         self.a, self.b = priors.scale_shape, priors.scale_shape * float(np.var(y))
         ones = kernel.with_length_scales([1.0] * len(kernel.columns))
         self.terms = [
@@ -193,14 +216,15 @@ class _Likelihood:
         gradient[-1] += w / self.noise_spread
         return float(value + 0.5 * (z @ z + w * w)), gradient
 
-    def closed_forms(self, p: Array) -> tuple[float, float]:
-        """Return the prior mean and the scale that go with p."""
+    def closed_forms(self, p: Array) -> tuple[float, float, Array]:
+        """Return the mean, the scale and the slope that go with p."""
         C, _, _ = self._covariance(p)
         L, info = lapack.dpotrf(C, lower=1)
         if info != 0:
-            return float(np.mean(self.y)), float(np.std(self.y))
-        mean, _, _, quadratic = self._generalised_least_squares(L)
-        return mean, float(np.sqrt((2.0 * self.b + quadratic) / (self.n + 2.0 * self.a + 2.0)))
+            return float(np.mean(self.y)), float(np.std(self.y)), np.zeros(self.H.shape[1])
+        mean, _, alpha, quadratic = self._generalised_least_squares(L)
+        scale = float(np.sqrt((2.0 * self.b + quadratic) / (self.n + 2.0 * self.a + 2.0)))
+        return mean, scale, self.trend_var * (self.H.T @ alpha)
 
     def _covariance(self, p: Array) -> tuple[Array, list[Array], list[Array]]:
         """Return C, each factor's matrix, and its derivative by its (scaled) squared distance."""
@@ -222,6 +246,7 @@ class _Likelihood:
         C = values[0].copy()
         for value in values[1:]:
             C *= value
+        C += self.linear
         C[np.diag_indices_from(C)] += np.exp(p[-1])
         return C, values, slopes
 

@@ -6,7 +6,7 @@
 
 An output learns from the points where it was measured. Outputs with equal hyper-parameters that were measured at the
 same points share one factor. Hyper-parameters are given once and for all, or learned again each time an output's data
-have grown by half, so that learning costs a constant share of the whole.
+have grown by a third, so that learning costs a constant share of the whole.
 
 Nothing is factorised before it is asked for, and what is built from data is equal to the last bit to what grew with
 them: `state()` holds data and hyper-parameters, nothing else.
@@ -193,7 +193,7 @@ class Models:
             else:
                 for group, posterior in self._groups:
                     if group[0] not in missing:
-                        posterior.add(x, np.array([(y[i] - self.hyper[i].mean) / self.hyper[i].scale for i in group]))
+                        posterior.add(x, self._standardised(x, y, group))
         self._refit()
         return index
 
@@ -215,6 +215,12 @@ class Models:
         for group, posterior in self._posteriors():
             group_mean, group_std = posterior.at(z)
             self._unscale(group, group_mean, group_std, mean, std)
+        for i, h in enumerate(self.hyper):
+            mean[i] += h.mean
+            if h.slope:
+                slope = np.array(h.slope)
+                n_theta = self.problem.n_theta
+                mean[i] += (self.candidates - 0.5) @ slope[:n_theta] + (z - 0.5) @ slope[n_theta:]
         return mean, std
 
     def predict(self, A: Array) -> tuple[Array, Array]:
@@ -223,6 +229,8 @@ class Models:
         for group, posterior in self._posteriors():
             group_mean, group_std = posterior.posterior.predict(A)
             self._unscale(group, group_mean, group_std, mean, std)
+        for i, h in enumerate(self.hyper):
+            mean[i] += h.prior_mean(A)
         return mean, std
 
     def predict_gradient(self, A: Array) -> tuple[Array, Array, Array, Array]:
@@ -233,9 +241,32 @@ class Models:
             m, s, dm, ds = posterior.posterior.predict_gradient(A)
             for j, i in enumerate(group):
                 h = self.hyper[i]
-                mean[i], std[i] = h.mean + h.scale * m[:, j], h.scale * s
-                d_mean[i], d_std[i] = h.scale * dm[:, j], h.scale * ds
+                mean[i], std[i] = h.prior_mean(A) + h.scale * m[:, j], h.scale * s
+                d_mean[i], d_std[i] = h.scale * dm[:, j] + np.array(h.slope or 0.0), h.scale * ds
         return mean, std, d_mean, d_std
+
+    def mean_table(self, theta: Array, Z: Array) -> Array:
+        """Return the posterior means, shape (q, k, m), of parameters theta (m, n_theta) in contexts Z (k, n_z).
+
+        The kernel is a product of a factor of theta and one of z, so that all k m means are one matrix product.
+        """
+        n_theta = self.problem.n_theta
+        P = np.hstack([theta, np.zeros((len(theta), Z.shape[1]))])
+        Q = np.hstack([np.zeros((len(Z), n_theta)), Z])
+        table = np.empty((self.q, len(Z), len(theta)))
+        for group, candidate_posterior in self._posteriors():
+            posterior = candidate_posterior.posterior
+            kernel = posterior.kernel
+            weights = posterior.factor.solve_transposed(posterior.W.copy())
+            of_theta = kernel.variance * kernel.factors[0].matrix(P, posterior.X)
+            of_z = kernel.factors[1].matrix(Q, posterior.X) if Z.shape[1] else np.ones((len(Z), posterior.n))
+            for j, i in enumerate(group):
+                h = self.hyper[i]
+                table[i] = h.mean + h.scale * ((of_z * weights[:, j]) @ of_theta.T)
+                if h.slope:
+                    slope = np.array(h.slope)
+                    table[i] += ((Z - 0.5) @ slope[n_theta:])[:, None] + (theta - 0.5) @ slope[:n_theta]
+        return table
 
     def posterior(self, output: int) -> tuple[Posterior, int]:
         """Return the posterior that holds one output, in its standardised units, and its column there."""
@@ -271,8 +302,11 @@ class Models:
         for j, i in enumerate(group):
             h = self.hyper[i]
             np.multiply(group_mean[:, j], h.scale, out=mean[i])
-            mean[i] += h.mean
             np.multiply(group_std, h.scale, out=std[i])
+
+    def _standardised(self, x: Array, y: Array, group: list[int]) -> Array:
+        """Return the targets (y - prior mean) / scale of some outputs; x (..., d), y (..., q)."""
+        return np.stack([(y[..., i] - self.hyper[i].prior_mean(x)) / self.hyper[i].scale for i in group], axis=-1)
 
     def _refit(self) -> None:
         for i, spec in enumerate(self.specs):
@@ -283,7 +317,7 @@ class Models:
                 self.hyper[i] = fit(
                     X, y, self.hyper[i], self.priors, reference=self.references[i], noise_std=self.noises[i]
                 )
-                self.next_fit[i] = count + max(1, count // 2)
+                self.next_fit[i] = count + max(1, count // 3)
                 self._groups = None
 
     def _posteriors(self) -> list[tuple[list[int], CandidatePosterior]]:
@@ -299,12 +333,10 @@ class Models:
                 else:
                     groups.append([i])
             X, Y = self.X, self.Y
-            scales = np.array([h.scale for h in self.hyper])
-            means = np.array([h.mean for h in self.hyper])
             self._groups = []
             for group in groups:
                 rows, h = self.rows[group[0]], self.hyper[group[0]]
-                targets = (Y[np.ix_(rows, group)] - means[group]) / scales[group]
+                targets = self._standardised(X[rows], Y[rows], group)
                 built = Posterior.build(h.kernel, h.noise_var, X[rows], targets)
                 candidates = np.empty((0, self.problem.n_theta)) if self.candidates is None else self.candidates
                 self._groups.append((group, CandidatePosterior(built, candidates)))

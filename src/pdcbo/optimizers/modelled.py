@@ -173,7 +173,7 @@ class ModelBased(Optimizer):
         posterior, column = self.models.posterior(limit.output)
         h = self.models.hyper[limit.output]
         mean, std = summed_posterior(posterior, column, points)
-        total = len(points) * h.mean + h.scale * mean
+        total = float(h.prior_mean(points).sum()) + h.scale * mean
         return limit.sign * (total - sum(bounds)) + beta * h.scale * std, words, guaranteed
 
     def _posterior_bound(self, index: int, history: list[Step], delta: float) -> tuple[float | None, bool, str]:

@@ -19,12 +19,19 @@ from typing import Any
 import numpy as np
 
 from pdcbo.models import Model
+from pdcbo.optimizers.adaptive import AdaptiveSetting
 from pdcbo.optimizers.ledger import Step
 from pdcbo.optimizers.modelled import ModelBased
-from pdcbo.optimizers.settings import SETTINGS, Setting
+from pdcbo.optimizers.settings import PaperSetting, Setting, TheoremSetting
 from pdcbo.problem import Array, Problem, as_number, as_positive, as_whole
 from pdcbo.search import Score
 
+SETTINGS: dict[str, type[Setting]] = {
+    "default": AdaptiveSetting,
+    "standard": Setting,
+    "paper": PaperSetting,
+    "theorem": TheoremSetting,
+}
 SIGNALS = ("lower", "mean", "observed")
 
 
@@ -103,36 +110,33 @@ class PDCBO(ModelBased):
         self.setting: Setting = SETTINGS[setting](self, **given)
         self.signal = signal or self.setting.signal
         self.queue = self.setting.initial_queue()
+        self.balance = np.zeros(len(problem.limits))
 
     def _score(self, z: Array) -> Score:
-        price = self.price()
-
-        def lagrangian(mean: Array, std: Array) -> Array:
-            lower, upper = self.lower_upper(mean, std)
-            g_lower, _ = self.limit_bounds(lower, upper)
-            return np.asarray(lower[0] + price @ g_lower)  # (9)
-
-        return lagrangian
+        return self.setting.score(z)  # (9)
 
     def _count(self, step: Step) -> None:
         step.signal = self._signal(step, np.array(step.y))
         self.queue = np.maximum(self.queue + step.signal + self.setting.slack(), 0.0)  # (10)
+        self.balance = self.balance + step.signal
 
     def _advance(self) -> None:
         if self.setting.restarts():
             self.queue = self.setting.initial_queue()
+        self.setting.advance()
 
     def _recount(self, step: Step, y: Array) -> None:
         if self.signal != "observed":
             return
         signal = self._signal(step, y)
+        self.balance = self.balance + np.subtract(signal, step.signal)
         if self.doubling is None or step.suggestion.id in self.ledger.counted[self.setting.epoch()[0] :]:
             self.queue = np.maximum(self.queue + np.subtract(signal, step.signal), 0.0)
         step.signal = signal
 
     def price(self) -> Array:
-        """Return eta lambda, (N,): what one unit of each limit's g is worth, in units of the objective."""
-        return np.asarray(self.setting.eta() * self.queue)
+        """Return what one unit of each limit's g is worth, in units of the objective, (N,)."""
+        return self.setting.price()
 
     def beta_sqrt(self) -> Array:
         """Return beta^(1/2) of each output, shape (q,)."""
@@ -167,8 +171,11 @@ class PDCBO(ModelBased):
         return {**super()._settings(), **self._own}
 
     def _extra_state(self) -> dict[str, Any]:
-        return {**super()._extra_state(), "queue": self.queue.tolist()}
+        return {**super()._extra_state(), "queue": self.queue.tolist(), "balance": self.balance.tolist(),
+                "setting": self.setting.state()}  # fmt: skip
 
     def _restore_extra(self, state: Mapping[str, Any]) -> None:
         super()._restore_extra(state)
         self.queue = np.array(state["queue"], dtype=float).reshape(len(self.problem.limits))
+        self.balance = np.array(state["balance"], dtype=float).reshape(len(self.problem.limits))
+        self.setting.restore(state["setting"])

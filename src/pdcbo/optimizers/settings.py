@@ -1,27 +1,29 @@
-"""How PDCBO's constants are chosen: by the paper's experiments, by its theorem, or by the default.
+"""How PDCBO's constants are chosen: standardised, by the paper's experiments, or by its theorem.
 
 A setting gives eta (N,), slack (N,), lambda_1 (N,) in plant units and beta^(1/2) (q,). "theorem" and "paper" take
-numbers in the plant's units, as the paper does. The default works in standardised units, f / s_f and g / s_i with the
+numbers in the plant's units, as the paper does. "standard" works in standardised units, f / s_f and g / s_i with the
 scales s that the models learned, so that a cost in millions and a fraction in 1e-4 are tuned alike: there
 eta_i = eta s_f / s_i^2, because price times g must come out in units of f while the queue counts units of g.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import sqrt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pdcbo.confidence import TheoremConstants, beta_sqrt, horizon_needed, planned_gain, theorem_constants
 from pdcbo.problem import Array
+from pdcbo.search import Score
 
 if TYPE_CHECKING:
     from pdcbo.optimizers.pdcbo import PDCBO
 
 
 class Setting:
-    """The default: eta = 1 / sqrt(T), or 1 / sqrt(t) in endless operation, in standardised units."""
+    """Algorithm 1 in standardised units with eta = 1 / sqrt(T), or 1 / sqrt(t) in endless operation: "standard"."""
 
     signal = "observed"
     beta = 2.0
@@ -66,6 +68,31 @@ class Setting:
         """Return s_f and s_i (N,): the models' scales."""
         hyper = self.optimizer.models.hyper
         return hyper[0].scale, np.array([hyper[limit.output].scale for limit in self.optimizer.problem.limits])
+
+    def price(self) -> Array:
+        """Return eta lambda, (N,): what one unit of each limit's g is worth, in units of the objective."""
+        return np.asarray(self.eta() * self.optimizer.queue)
+
+    def score(self, z: Array) -> Score:
+        """Return the Lagrangian of the lower bounds, to be minimised over theta."""
+        optimizer, price = self.optimizer, self.price()
+
+        def lagrangian(mean: Array, std: Array) -> Array:
+            lower, upper = optimizer.lower_upper(mean, std)
+            g_lower, _ = optimizer.limit_bounds(lower, upper)
+            return np.asarray(lower[0] + price @ g_lower)  # (9)
+
+        return lagrangian
+
+    def advance(self) -> None:
+        """Take account of a step that was settled."""
+
+    def state(self) -> dict[str, Any]:
+        """Return what was learned beside the models, as JSON data."""
+        return {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take over what `state` returned."""
 
     def eta(self) -> Array:
         """Return eta of each limit in plant units, (N,)."""
@@ -212,6 +239,3 @@ class TheoremSetting(PaperSetting):
                 f"of {constants.horizon}; it needs {'more than 1e15' if needed is None else f'{needed:.3g}'} steps"
             )
         return said
-
-
-SETTINGS: dict[str, type[Setting]] = {"default": Setting, "paper": PaperSetting, "theorem": TheoremSetting}

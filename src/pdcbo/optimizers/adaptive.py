@@ -1,0 +1,217 @@
+"""The default: PDCBO with nothing to choose. What it changes in Algorithm 1, and why; proofs in docs/decisions.md.
+
+Primal step. (9) takes lower confidence bounds with a width somebody has to choose. Here the posterior of the Lagrangian
+L = f + price' g, with mean m and standard deviation s, is weighed against what an observation is worth later on:
+
+    theta_t = argmin  m(theta) - R_t EI(theta),      EI = E[(min m - L(theta))+]
+
+where R_t is the number of coming steps that can profit from it: as many as have been seen so far, at most those left of
+the horizon, times the mean correlation of this context with those seen. It explores while there is time to earn it
+back and stops by itself before the end.
+
+Dual step. (10) moves a queue by the lower bound, which hides real violations, and forgets credit at zero. Here the
+signed balance B_t of the observed constraint values is kept, and two things make the price:
+
+    price = phi_t + eta [B_t]+
+
+phi_t is the multiplier that the models themselves call for: that of the time-average problem in the contexts seen so
+far, with what is left of the budget, b_t = -(B_t + margin) / (steps left), as the limit. It needs no step size and is
+right as soon as the models are. The second term is the virtual queue: whatever the models say, a debt raises the
+price until it is paid back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import pi, sqrt
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.special import ndtr
+
+from pdcbo.optimizers.settings import Setting
+from pdcbo.problem import Array
+from pdcbo.search import Score
+
+if TYPE_CHECKING:
+    from pdcbo.optimizers.pdcbo import PDCBO
+
+CONTEXTS = 32
+THETAS = 400
+SWEEPS, HALVINGS = 3, 14
+# An endless operation plans for as many steps as it has seen, and for this many at the least.
+LEAST_PLAN = 30
+# The largest price, in spreads of the objective over spreads of the constraint: none is useful beyond it.
+LARGEST_PRICE = 20.0
+
+
+class AdaptiveSetting(Setting):
+    """Choose scaling, price, exploration and margins from the problem, the horizon and the data."""
+
+    def __init__(
+        self,
+        optimizer: PDCBO,
+        eta: float | None,
+        slack: float | None,
+        initial_queue: float | None,
+        slater_margin: float | None,
+    ) -> None:
+        super().__init__(optimizer, eta, slack, initial_queue, slater_margin)
+        self.phi = np.zeros(self.limits)
+        self.spread = np.ones(self.limits + 1)
+        self.unreachable: list[int] = []
+        self.next_solve = 3
+
+    def price(self) -> Array:
+        """Return phi + eta [queue]+ in plant units, (N,)."""
+        return self.phi + self.eta() * np.maximum(self.optimizer.balance, 0.0)
+
+    def eta(self) -> Array:
+        """Return eta = 1 / sqrt(T) in units of the spreads of f and g among good parameters, in plant units."""
+        eta = self.given_eta or 1.0 / sqrt(self.planned_steps())
+        return eta * self.spread[0] / self.spread[1:] ** 2
+
+    def slack(self) -> Array:
+        """Return epsilon of each limit in plant units, (N,): zero unless given, since the margin does its work."""
+        return (self.given_slack or 0.0) * self.spread[1:]
+
+    def score(self, z: Array) -> Score:
+        """Return m - R EI, to be minimised over theta."""
+        optimizer = self.optimizer
+        weights = np.zeros(optimizer.models.q)
+        weights[0] = 1.0
+        for limit, price in zip(optimizer.problem.limits, self.price(), strict=True):
+            weights[limit.output] += price * limit.sign
+        worth = self._profiting_steps(z)
+        best: list[float] = []
+
+        def expected_total(mean: Array, std: Array) -> Array:
+            m = weights @ mean
+            s = np.sqrt((weights**2) @ std**2) + 1e-300
+            if not best:
+                best.append(float(m.min()))
+            u = (best[0] - m) / s
+            improvement = s * (u * ndtr(u) + np.exp(-0.5 * u * u) / sqrt(2.0 * pi))
+            return np.asarray(m - worth * improvement)
+
+        return expected_total
+
+    def advance(self) -> None:
+        """Solve for phi again where it is due: often at first and near the end, less often in between."""
+        step = self.optimizer.step
+        if self.limits and step >= self.next_solve and self.optimizer.models.n >= 3:
+            self._solve()
+            self.next_solve = step + max(1, min(step, self._steps_left()) // 20)
+
+    def notes(self) -> list[str]:
+        """Say which limits look out of reach."""
+        labels = [limit.label for limit in self.optimizer.problem.limits]
+        return [
+            f"{labels[i]}: no parameters seem to keep its average within the limit; its excess is being minimised"
+            for i in self.unreachable
+        ]
+
+    def state(self) -> dict[str, Any]:
+        """Return what was learned beside the models, as JSON data."""
+        return {
+            "phi": self.phi.tolist(),
+            "spread": self.spread.tolist(),
+            "unreachable": list(self.unreachable),
+            "next_solve": self.next_solve,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take over what `state` returned."""
+        self.phi = np.array(state["phi"], dtype=float)
+        self.spread = np.array(state["spread"], dtype=float)
+        self.unreachable = [int(i) for i in state["unreachable"]]
+        self.next_solve = int(state["next_solve"])
+
+    def _steps_left(self) -> int:
+        optimizer = self.optimizer
+        if optimizer.horizon is None or optimizer.step >= optimizer.horizon:
+            return max(optimizer.step, LEAST_PLAN)
+        return optimizer.horizon - optimizer.step
+
+    def _profiting_steps(self, z: Array) -> float:
+        """Return R: how many coming steps, in contexts like z, can profit from what is learned now."""
+        optimizer = self.optimizer
+        coming = min(self._steps_left() - 1, optimizer.step + 1)
+        kernel = optimizer.models.hyper[0].kernel
+        if not len(z) or not optimizer.models.n:
+            return float(coming)
+        n_theta = optimizer.problem.n_theta
+        Z = optimizer.models.X[-500:].copy()
+        Z[:, :n_theta] = 0.0
+        here = np.concatenate([np.zeros(n_theta), z])[None]
+        factor = kernel.factors[-1]
+        norm = np.sqrt(factor.diagonal(Z) * factor.diagonal(here))
+        return float(coming * np.mean(np.abs(factor.matrix(Z, here)[:, 0]) / norm))
+
+    def _solve(self) -> None:
+        """Maximise the dual function of the time-average problem that the models see, over phi >= 0."""
+        optimizer, problem = self.optimizer, self.optimizer.problem
+        n_theta = problem.n_theta
+        seen = optimizer.models.X
+        recent = seen[np.unique(np.linspace(0, len(seen) - 1, CONTEXTS).round().astype(int)), n_theta:]
+        table = optimizer.models.mean_table(self._thetas(), recent)
+        f = table[0]
+        g = np.stack([limit.sign * (table[limit.output] - limit.bound) for limit in problem.limits], axis=-1)
+        self.spread = np.array([_spread(f), *(_spread(g[..., i]) for i in range(self.limits))])
+        g = g - self._budget(g, f)
+        largest = LARGEST_PRICE * self.spread[0] / self.spread[1:]
+        phi = np.minimum(self.phi, largest)
+        for _ in range(SWEEPS if self.limits > 1 else 1):
+            for i in range(self.limits):
+                phi[i] = _best_price(f + g @ np.where(np.arange(self.limits) == i, 0.0, phi), g[..., i], largest[i])
+        self.phi = phi
+        self.unreachable = [i for i in range(self.limits) if phi[i] >= 0.99 * largest[i] and optimizer.balance[i] > 0.0]
+
+    def _budget(self, g: Array, f: Array) -> Array:
+        """Return b, (N,): the average g that the steps left may have, with a margin for what cannot be foreseen."""
+        optimizer = self.optimizer
+        left = self._steps_left()
+        chosen = np.argmin(f + g @ self.phi, axis=1)
+        wander = np.std(g[np.arange(len(g)), chosen], axis=0)  # one step's g moves about its average by this much
+        noise = np.array([optimizer.models.hyper[limit.output].noise_std for limit in optimizer.problem.limits])
+        margin = 2.0 * noise * sqrt(optimizer.step + left) + wander
+        return np.clip(-(optimizer.balance + margin) / left, -self.spread[1:], 0.5 * self.spread[1:])
+
+    def _thetas(self) -> Array:
+        """Return parameters to choose among in the models' own problem: some candidates, and those tried lately."""
+        optimizer = self.optimizer
+        n_theta = optimizer.problem.n_theta
+        tried = np.unique(optimizer.models.X[-100:, :n_theta], axis=0)
+        if optimizer.candidates is None:
+            spread = np.random.default_rng(0).random((THETAS, n_theta))
+            return np.vstack([optimizer.problem.snap(spread), tried])
+        stride = max(1, len(optimizer.candidates) // THETAS)
+        stride += stride % 2 == 0  # an odd stride visits every row of a square grid of even side
+        return np.vstack([optimizer.candidates[::stride], tried])
+
+
+def _spread(values: Array) -> float:
+    """Return the standard deviation within a context, averaged over contexts; never zero."""
+    spread = float(np.mean(np.std(values, axis=1)))
+    return spread if spread > 0.0 else max(float(np.abs(values).max()), 1.0)
+
+
+def _best_price(f: Array, g: Array, largest: float) -> float:
+    """Return the phi in [0, largest] that maximises sum_k min_m (f + phi g), a concave function, by bisection.
+
+    Its slope is the sum of g at the minimisers, which falls with phi.
+    """
+    rows = np.arange(len(f))
+
+    def slope(phi: float) -> float:
+        return float(g[rows, np.argmin(f + phi * g, axis=1)].sum())
+
+    if slope(0.0) <= 0.0:
+        return 0.0
+    if slope(largest) > 0.0:
+        return largest
+    low, high = 0.0, largest
+    for _ in range(HALVINGS):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if slope(middle) > 0.0 else (low, middle)
+    return 0.5 * (low + high)
