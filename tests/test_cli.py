@@ -41,7 +41,7 @@ def test_run_takes_plants_without_constraints_prices_or_reals(tmp_path: Path) ->
 def test_compare_prints_its_summary(tmp_path: Path) -> None:
     text = invoke(
         "compare", "gp-sample", "--optimizers", "random,same:random", "--seeds", "2", "--steps", "4", "--workers", "0",
-        "--out", str(tmp_path),
+        "--plant-option", "contexts=adversarial", "--plant-option", "noise=0.1", "--out", str(tmp_path),
     )  # fmt: skip
     assert "| same | 2 |" in text
     assert (tmp_path / "results.parquet").is_file()
@@ -53,6 +53,7 @@ def test_compare_prints_its_summary(tmp_path: Path) -> None:
         (("compare", "nowhere", "--optimizers", "random", "--seeds", "1", "--workers", "0"), "plant must be one of"),
         (("compare", "gp-sample", "--optimizers", "nobody"), "is no optimizer"),
         (("reproduce", "figure9"), "figure must be one of"),
+        (("run", "--plant-option", "contexts"), "is not key=value"),
         (("run", "--option", "pdcbo.speed=1", "--steps", "1"), "speed"),
     ],
 )

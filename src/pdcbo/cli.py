@@ -27,6 +27,7 @@ FirstSeed = Annotated[int, typer.Option(min=0, help="the first seed")]
 Workers = Annotated[int | None, typer.Option(min=0, help="processes; by default one a core, 0 for none")]
 Quick = Annotated[bool, typer.Option("--quick", help="fewer seeds")]
 Options = Annotated[list[str] | None, typer.Option("--option", help="label.key=value, as often as needed")]
+PlantOptions = Annotated[list[str] | None, typer.Option(help="key=value of the plant, such as contexts=adversarial")]
 
 
 @app.command("run")
@@ -36,14 +37,16 @@ def run_command(
     steps: Annotated[int, typer.Option(min=1, help="steps of the episode")] = 300,
     seed: Annotated[int, typer.Option(min=0, help="of plant and optimizer")] = 0,
     option: Options = None,
+    plant_option: PlantOptions = None,
     out: Out = Path("episode"),
 ) -> None:
     """Tune a simulated plant for one episode and watch it."""
-    from pdcbo.experiment.compare import parse_variants
+    from pdcbo.experiment.compare import parse_options, parse_variants
     from pdcbo.experiment.episode import run_episode
 
     [variant] = parse_variants([optimizer], option or [])
-    typer.echo(run_episode(plant, variant, steps, seed, out))
+    text = run_episode(plant, variant, steps, seed, out, plant_options=parse_options(plant_option or []))
+    typer.echo(f"\n{text}")
     typer.echo(f"\nfigure: {out / 'episode.png'}   text: {out / 'summary.txt'}")
 
 
@@ -55,15 +58,17 @@ def compare_command(
     first_seed: FirstSeed = 0,
     steps: Annotated[int, typer.Option(min=1, help="steps of each run")] = 500,
     option: Options = None,
+    plant_option: PlantOptions = None,
     workers: Workers = None,
     out: Out = Path("comparison"),
 ) -> None:
     """Compare optimizers on one plant over many seeds."""
-    from pdcbo.experiment.compare import compare, parse_variants
+    from pdcbo.experiment.compare import compare, parse_options, parse_variants
 
     variants = parse_variants(optimizers.split(","), option or [])
+    chosen, own = range(first_seed, first_seed + seeds), parse_options(plant_option or [])
     with _bar(f"{plant}: runs") as report:
-        compare(plant, variants, range(first_seed, first_seed + seeds), steps, out, workers=workers, report=report)
+        compare(plant, variants, chosen, steps, out, plant_options=own, workers=workers, report=report)
     typer.echo((out / "summary.md").read_text())
 
 

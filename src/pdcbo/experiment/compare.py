@@ -42,6 +42,17 @@ def parse_variants(names: Sequence[str], options: Iterable[str]) -> list[Variant
     return list(chosen.values())
 
 
+def parse_options(options: Iterable[str]) -> dict[str, Any]:
+    """Read `key=value` for each option of a plant."""
+    chosen = {}
+    for text in options:
+        key, equals, value = text.partition("=")
+        if not (key and equals):
+            raise ValueError(f"--plant-option: {text!r} is not key=value")
+        chosen[key] = _value(value)
+    return chosen
+
+
 def _value(text: str) -> Any:
     try:
         return ast.literal_eval(text)

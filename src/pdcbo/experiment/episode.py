@@ -17,9 +17,18 @@ from pdcbo.plants import SimulatedPlant
 from pdcbo.problem import Problem
 
 
-def run_episode(name: str, variant: Variant, steps: int, seed: int, out: Path, *, live: bool = True) -> str:
+def run_episode(
+    name: str,
+    variant: Variant,
+    steps: int,
+    seed: int,
+    out: Path,
+    *,
+    plant_options: dict[str, Any] | None = None,
+    live: bool = True,
+) -> str:
     """Tune a plant for one episode, write `episode.png` and `summary.txt` below `out`, and return the summary."""
-    plant: SimulatedPlant = find_plant(name)(seed=seed)
+    plant: SimulatedPlant = find_plant(name)(seed=seed, **(plant_options or {}))
     tuner = make_optimizer(variant, plant, None, seed, steps)
     began = time.perf_counter()
     records, prices = [], []
@@ -79,6 +88,7 @@ def _watched(records: Iterator[Record], tuner: Optimizer, steps: int, name: str)
 
 
 def _status(problem: Problem, record: Record, sums: Any, prices: Any) -> Any:
+    from rich.console import Group
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2), show_header=True, header_style="dim")
@@ -94,9 +104,8 @@ def _status(problem: Problem, record: Record, sums: Any, prices: Any) -> Any:
             limit.label, f"{record.observed.constraints[limit.constraint]:.4g}", f"{average[limit.output]:.4g}",
             f"{side} {limit.bound:.4g}", "[green]holds[/]" if holds else "[red]exceeded[/]", price,
         )  # fmt: skip
-    for name, value in record.parameters.items():
-        table.add_row(name, f"{value:.4g}" if isinstance(value, float) else str(value), "", "[dim]set by the tuner[/]")
-    return table
+    chosen = ", ".join(f"{n} {v:.4g}" if isinstance(v, float) else f"{n} {v}" for n, v in record.parameters.items())
+    return Group(table, f"  [dim]the tuner has set[/] {chosen}")
 
 
 def _words(
