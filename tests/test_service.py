@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -272,6 +273,17 @@ def test_every_route_is_documented_with_an_example_or_a_schema(service: str) -> 
     page = (Path(__file__).parents[1] / "docs" / "service.md").read_text()
     for path in paths:
         assert path.removeprefix("/api/v1") in page, f"{path} is missing in docs/service.md"
+
+
+def test_the_code_in_the_documentation_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "service.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    with served("sqlite:///service.db") as url:
+        for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+            exec(block.replace("http://127.0.0.1:8765", url), names)
+            if isinstance(study := names.get("study"), pdcbo.client.RemoteStudy):
+                study.close()
 
 
 def test_floats_cross_the_wire_without_losing_a_bit(service: str) -> None:

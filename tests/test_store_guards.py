@@ -67,7 +67,7 @@ values = st.fixed_dictionaries(
 @settings(max_examples=300)
 def test_no_step_exceeds_the_rate_limit(last, wanted, r, l, i) -> None:  # type: ignore[no-untyped-def]  # noqa: E741
     guards = Guards(max_change={"r": r, "l": l, "i": i}).check(MIXED)
-    result, words = guards.apply(MIXED, wanted, last)
+    result, words = guards.apply(MIXED, wanted, [last])
     for name, change in guards.max_change.items():
         assert abs(result[name] - last[name]) <= change
         assert (result[name] == wanted[name]) == (abs(wanted[name] - last[name]) <= change)
@@ -80,7 +80,7 @@ def test_no_step_exceeds_the_rate_limit(last, wanted, r, l, i) -> None:  # type:
 @settings(max_examples=200)
 def test_bounds_hold_for_every_kind_of_parameter(wanted, last) -> None:  # type: ignore[no-untyped-def]
     guards = Guards(bounds={"r": (2, 3), "l": (1.0, 5.0), "i": (4.5, 8), "k": ["y", 3]}).check(MIXED)
-    result, _ = guards.apply(MIXED, wanted, last)
+    result, _ = guards.apply(MIXED, wanted, [] if last is None else [last])
     assert 2 <= result["r"] <= 3
     assert 1 <= result["l"] <= 5
     assert 5 <= result["i"] <= 8
@@ -124,10 +124,30 @@ def test_rate_limit_follows_what_was_applied(tmp_path: Path) -> None:
         study.tell(s, *answer(s.parameters, s.context, t), applied=applied)
         last = 0.5 if t == 7 else s.parameters["a"]
     words = [w for e in study.events() if e.kind == "ask" for w in e.payload["guarded"]]
-    assert any("more than 0.1 away from" in w for w in words)
+    assert any("more than 0.1 away from what is running" in w for w in words)
     reopened = Study.open(tmp_path / "plant.db", "plant")
     assert reopened.state() == study.state()
     assert reopened.ask(context(99)).parameters == study.ask(context(99)).parameters
+
+
+@given(st.lists(st.floats(0, 10), min_size=1, max_size=4), st.floats(0, 10), st.floats(0.01, 10))
+@settings(max_examples=300)
+def test_a_step_is_within_reach_of_all_that_may_be_running(running, wanted, change) -> None:  # type: ignore[no-untyped-def]
+    base = {"l": 1.0, "i": 1, "k": "x"}
+    guards = Guards(max_change={"r": change}).check(MIXED)
+    value = guards.apply(MIXED, {"r": wanted, **base}, [{"r": r, **base} for r in running])[0]["r"]
+    assert abs(value - running[-1]) <= change
+    if max(running) - min(running) <= change:
+        assert all(abs(value - r) <= change for r in running)
+
+
+def test_the_rate_limit_counts_pending_suggestions(tmp_path: Path) -> None:
+    study = Study.open(tmp_path / "plant.db", "plant", PROBLEM, optimizer="random", guards={"max_change": {"a": 0.1}})
+    study.tell(study.ask(context(0)), 1.0, {"g": 0.1}, applied={"a": 0.5})
+    asked = [study.ask(context(t)).parameters["a"] for t in range(1, 8)]
+    assert max([*asked, 0.5]) - min([*asked, 0.5]) <= 0.1 + 1e-12
+    study.pause()
+    assert study.ask(context(9)).parameters["a"] == asked[-1]
 
 
 def test_the_fallback_comes_at_the_deadline_and_tells_do_not_wait(tmp_path: Path) -> None:

@@ -7,15 +7,16 @@ A guard never changes what was learned. It replaces parameters before they are p
     fallback     the parameters proposed when the deadline for `ask` passes or the model cannot be formed
     deadline     seconds that `ask` may take
 
-The rate limit is against the parameters of the step that was applied last, or, before any, the `start` parameters. What
-an operator's order proposes (known-good parameters, the fallback) goes through the same bounds and rate limits, because
-a plant that must not jump must not jump to its fallback either.
+The rate limit is against what the plant may be running now: the newest parameters reported as applied, and those of
+later suggestions still pending, since they may have been applied; before any, the `start` parameters. Where one value
+is not within reach of all of them, the newest counts. What an operator's order proposes (known-good parameters, the
+fallback) goes through the same bounds and rate limits: a plant that must not jump must not jump to its fallback either.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,16 +76,18 @@ class Guards:
         return plain
 
     def apply(
-        self, problem: Problem, parameters: Mapping[str, Scalar], last: Mapping[str, Scalar] | None
+        self, problem: Problem, parameters: Mapping[str, Scalar], running: Sequence[Mapping[str, Scalar]]
     ) -> tuple[dict[str, Scalar], list[str]]:
         """Return the parameters that may be proposed, and in words what was changed and why.
 
         Args:
             problem: names the parameters.
             parameters: what the optimizer would propose.
-            last: the parameters applied last, None before any.
+            running: the parameters that the plant may be running now, the newest last.
         """
-        last = self.start if last is None else last
+        if not running and self.start is not None:
+            running = [self.start]
+        last = running[-1] if running else None
         result, words = dict(parameters), []
         for name, variable in problem.parameters.items():
             wanted = allowed = parameters[name]
@@ -97,12 +100,14 @@ class Guards:
                     allowed = min(max(allowed, bound[0]), bound[1])
                 words.append(f"{name}: {_short(wanted)} is outside its bounds, {_short(allowed)} instead")
             change = self.max_change.get(name)
-            if change is not None and last is not None and abs(allowed - last[name]) > change:  # type: ignore[operator]
-                allowed = _towards(variable, last[name], allowed, change)
-                words.append(
-                    f"{name}: {_short(wanted)} is more than {change:g} away from {_short(last[name])}, "
-                    f"{_short(allowed)} instead"
-                )
+            if change is not None and running:
+                reached = _reach(variable, [r[name] for r in running], allowed, change)
+                if reached != allowed:
+                    allowed = reached
+                    words.append(
+                        f"{name}: {_short(wanted)} is more than {change:g} away from what is running, "
+                        f"{_short(allowed)} instead"
+                    )
             result[name] = allowed
         return result, words
 
@@ -172,6 +177,17 @@ def _towards(variable: Real | Integer, last: Any, wanted: Any, change: float) ->
     while abs(value - last) > change:
         value = math.nextafter(value, last)
     return min(max(value, variable.lo), variable.hi)
+
+
+def _reach(variable: Real | Integer, running: list[Any], wanted: Any, change: float) -> Any:
+    """Return the value nearest to `wanted` within `change` of all that may be running, or else of the newest."""
+    value = wanted
+    for _ in range(2):  # towards the lowest, then the highest: the second does not leave the reach of the first
+        for near in (min(running), max(running)):
+            value = _towards(variable, near, value, change)
+    if any(abs(value - near) > change for near in running):
+        return _towards(variable, running[-1], wanted, change)
+    return value
 
 
 def _short(value: object) -> str:

@@ -106,7 +106,7 @@ def _gauges(study: Study) -> dict[str, Any]:
         return {
             "study": study.name,
             "steps": record.book.step,
-            "pending": len(record.pending()),
+            "pending": len(record.open),
             "events": record.seq,
             "running": int(record.paused is None and not record.returning),
             "fallbacks": sum(note["origin"] == "fallback" for note in record.notes.values()),

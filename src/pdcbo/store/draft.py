@@ -3,7 +3,7 @@
 A suggestion comes from one of:
 
     model        the optimizer
-    pause        the study is paused: what was applied last is held
+    pause        the study is paused: the newest parameters are held
     known-good   an operator ordered the return to known-good parameters
     fallback     the deadline passed or the model could not be formed
 
@@ -64,7 +64,7 @@ class Draft:
         price = getattr(optimizer, "price", None)
         prices = None if price is None else price().tolist()
         draft = cls(s.parameters, s.context, "model", "", seen, step, prices=prices)
-        parameters, words = record.guards.apply(optimizer.problem, s.parameters, record.last)
+        parameters, words = record.guards.apply(optimizer.problem, s.parameters, record.running())
         if not words:
             return draft
         x = point(optimizer.problem, parameters, s.context)
@@ -81,7 +81,8 @@ def ordered(record: Record, context: dict[str, Any]) -> Draft | None:
         assert record.known_good is not None
         return Draft(record.known_good, context, "known-good", "returning to known-good parameters", record.seq)
     if record.paused is not None:
-        held = record.last or record.known_good or record.guards.fallback or record.guards.start
+        running = record.running()
+        held = running[-1] if running else record.known_good or record.guards.fallback or record.guards.start
         if held is None:
             raise Conflict("the study is paused and nothing was applied yet that could be held; resume it")
         return Draft(dict(held), context, "pause", f"paused: {record.paused}", record.seq)
@@ -94,7 +95,8 @@ def choose_fallback(record: Record, context: dict[str, Any], why: str) -> Draft:
     Raises:
         ModelError: there is none of these.
     """
-    safe = record.guards.fallback or record.known_good or record.last or record.guards.start
+    running = record.running()
+    safe = record.guards.fallback or record.known_good or (running[-1] if running else record.guards.start)
     if safe is None:
         raise ModelError(f"{why}, and there is no fallback; set guards.fallback")
     return Draft(dict(safe), context, "fallback", why, record.seq)
@@ -103,7 +105,7 @@ def choose_fallback(record: Record, context: dict[str, Any], why: str) -> Draft:
 def guarded(record: Record, draft: Draft) -> tuple[Step, dict[str, Any]]:
     """Return the step to put on record, after the guards, and the payload of its event."""
     problem = record.book.problem
-    parameters, words = record.guards.apply(problem, draft.parameters, record.last)
+    parameters, words = record.guards.apply(problem, draft.parameters, record.running())
     if draft.step is not None and not words:
         x, bounds, moved = draft.step.x, draft.step.suggestion.bounds, draft.step.moved
     else:

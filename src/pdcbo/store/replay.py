@@ -20,7 +20,7 @@ from numpy.random import Generator
 from pdcbo.guards import Guards
 from pdcbo.optimizers import OPTIMIZERS, Optimizer
 from pdcbo.optimizers.base import Bounds
-from pdcbo.optimizers.ledger import PENDING, Ledger, Step
+from pdcbo.optimizers.ledger import Ledger, Step
 from pdcbo.problem import Array, Constraint, Problem, Scalar
 from pdcbo.store.journal import Event
 
@@ -82,7 +82,9 @@ class Record:
         known_good: parameters to return to, or None.
         returning: the next suggestions are the known-good parameters.
         notes: suggestion id -> what the ledger does not hold: times, origin, words of the guards, the settling event.
-        last: the parameters that were applied last.
+        last: the parameters of the newest suggestion reported as applied.
+        last_id: its id, 0 before any.
+        open: id -> time of ask of every pending suggestion, oldest first.
         warm: the number of rows of past operation learned from.
     """
 
@@ -97,6 +99,8 @@ class Record:
         self.returning = False
         self.notes: dict[int, dict[str, Any]] = {}
         self.last: dict[str, Scalar] | None = None
+        self.last_id = 0
+        self.open: dict[int, float] = {}
         self.warm = 0
 
     def apply(self, event: Event) -> None:
@@ -106,6 +110,7 @@ class Record:
         apply_to_optimizer(self.book, event)
         match event.kind:
             case "ask":
+                self.open[p["step"]["suggestion"]["id"]] = event.time
                 self.notes[p["step"]["suggestion"]["id"]] = {
                     "asked": event.time, "origin": p["origin"], "why": p["why"], "guarded": p["guarded"],
                     "seen": p["seen"],
@@ -114,8 +119,10 @@ class Record:
             case "tell" | "fail":
                 note = self.notes[p["id"]]
                 note["settled"] = event.time
+                del self.open[p["id"]]
                 note[event.kind] = p
-                if event.kind == "tell" or p["applied"]:
+                if (event.kind == "tell" or p["applied"]) and p["id"] > self.last_id:
+                    self.last_id = p["id"]
                     proposed = self.book.ledger.steps[p["id"]].suggestion.parameters
                     self.last = {**proposed, **(p["applied"] or {})} if event.kind == "tell" else dict(proposed)
             case "observe":
@@ -146,6 +153,7 @@ class Record:
             "returning": self.returning,
             "notes": [[k, dict(v)] for k, v in self.notes.items()],
             "last": self.last,
+            "last_id": self.last_id,
             "warm": self.warm,
         }
 
@@ -161,10 +169,13 @@ class Record:
         record.guards = Guards.from_json(state["guards"]).check(record.book.problem)
         record.paused, record.returning = state["paused"], state["returning"]
         record.known_good, record.last, record.warm = state["known_good"], state["last"], state["warm"]
+        record.last_id = state["last_id"]
         record.notes = {int(k): v for k, v in state["notes"]}
+        record.open = {i: note["asked"] for i, note in record.notes.items() if "settled" not in note}
         return record
 
-    def pending(self) -> list[tuple[int, float]]:
-        """Return id and time of ask of every pending suggestion, oldest first."""
+    def running(self) -> list[dict[str, Scalar]]:
+        """Return the parameters that the plant may be running now: the newest reported, then later ones pending."""
         steps = self.book.ledger.steps
-        return [(i, note["asked"]) for i, note in self.notes.items() if steps[i].status == PENDING]
+        later = [steps[i].suggestion.parameters for i in self.open if i > self.last_id]
+        return later if self.last is None else [self.last, *later]

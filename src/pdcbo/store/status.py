@@ -40,7 +40,7 @@ def status(study: Study, history: History | None = None) -> dict[str, Any]:
         pending = [
             {"id": i, "age": max(0.0, now - asked), "parameters": steps[i].suggestion.parameters,
              "context": steps[i].suggestion.context, "origin": record.notes[i]["origin"]}
-            for i, asked in record.pending()
+            for i, asked in record.open.items()
         ]  # fmt: skip
         last = next(reversed(record.notes), None)
         constraints = {
