@@ -1,7 +1,7 @@
 """What is run: a job is a plant, a variant of an optimizer, a seed and a number of steps, as plain JSON data.
 
-A job has a digest of all it consists of, so that a result on disk is found again, and never taken for another one. Its
-result is a table with one row a step, in plant units:
+A job has a digest of all it consists of, the library's code included, so that a result on disk is found again, and
+never taken for another one. Its result is a table with one row a step, in plant units:
 
     plant, variant, optimizer, seed, step, seconds (ask + tell), fallback_steps
     context_<name>, parameter_<name>, observed_<output>, true_<output>, limit_<label>   (true g, <= 0 on average)
@@ -13,6 +13,8 @@ import hashlib
 import json
 import time
 from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,12 @@ from pdcbo.plants import PLANTS, SimulatedPlant
 from pdcbo.problem import Array
 
 Columns = dict[str, Any]
+
+# parts of the package that no result depends on
+APART = {
+    "__init__", "bench", "bench_report", "bench_stacks", "cli", "client", "experiment", "figures", "guards", "history",
+    "report", "service", "store",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -65,7 +73,7 @@ class Job:
     @property
     def filename(self) -> str:
         """Where its result lies, below the folder of results."""
-        text = json.dumps(asdict(self), sort_keys=True)
+        text = json.dumps(asdict(self), sort_keys=True) + code_digest()
         digest = hashlib.sha256(text.encode()).hexdigest()[:12]
         folder = "oracles" if self.variant is None else "runs"
         readable = "".join(c if c.isalnum() or c in "-_." else "-" for c in f"{self.plant}-{self.label}")
@@ -79,6 +87,19 @@ class Job:
     def execute(self) -> Columns:
         """Run the job and return its table as columns."""
         return _oracle(self) if self.variant is None else _run(self, self.variant)
+
+
+@cache
+def code_digest() -> str:
+    """Return a digest of all code that a result depends on: a changed optimizer or plant has no results yet."""
+    package = Path(__file__).parents[1]
+    digest = hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        if path.relative_to(package).parts[0].removesuffix(".py") not in APART:
+            digest.update(path.read_bytes())
+    for name in ("jobs.py", "preparation.py", "flipped.py"):
+        digest.update((package / "experiment" / name).read_bytes())
+    return digest.hexdigest()
 
 
 def find_plant(name: str) -> Any:
