@@ -138,7 +138,7 @@ def test_stated_noise_guides_the_fit() -> None:
 
 
 def test_refits_are_amortised(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An output is fitted again when its data have grown by a third: some 3 + log(500 / 3) / log(4/3) = 21 times to 500."""
+    """An output is fitted again when its data have grown by a third: 3 + log(500 / 3) / log(4/3) = 21 times to 500."""
     sizes: list[int] = []
     real = models_module.fit
 
