@@ -20,6 +20,7 @@ import numpy as np
 
 from pdcbo.certificates import noise_boundary
 from pdcbo.optimizers import Optimizer
+from pdcbo.optimizers.base import MEASURED_SHARE
 from pdcbo.optimizers.ledger import Ledger
 from pdcbo.problem import Array, Problem
 
@@ -92,6 +93,8 @@ class History:
         limit = self.problem.limits[index]
         count = np.cumsum(~np.isnan(self.y[:, limit.output]))
         alpha = self.delta / len(self.problem.limits)
+        if self.problem.constraints[limit.constraint].worst is None:
+            alpha *= MEASURED_SHARE  # as the certificate, which keeps the rest for steps that were not measured
         width = noise_boundary(count, noise_std, alpha, float(self.horizon or 1000)) / np.maximum(count, 1)
         return np.asarray(self.running_average(limit.output) + limit.sign * width)
 

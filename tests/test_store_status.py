@@ -1,0 +1,106 @@
+"""What an operator sees: alarms in words, figures that never hold NaN and never lose an extreme."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from store_tools import PROBLEM, answer, context
+
+import pdcbo
+from pdcbo import figures
+from pdcbo.history import History
+from pdcbo.store import Study
+from pdcbo.store.status import age_in_words, status
+
+
+def words(study: Study, level: str) -> str:
+    return " ".join(a["text"] for a in status(study)["alarms"] if a["level"] == level)
+
+
+def test_alarms_say_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    guards = {"fallback": {"a": 0.0, "b": 0.0}, "max_change": {"a": 0.05}, "start": {"a": 0.9, "b": 0.0}}
+    study = Study.open(tmp_path / "plant.db", "plant", PROBLEM, optimizer="random", horizon=12, guards=guards)
+    assert status(study)["alarms"] == []
+    for _ in range(11):
+        study.tell(study.ask({"c": 0.5}), 1.0, {"g": 0.51})
+    assert "The average of g is 0.51, above its limit of 0.5, by no more than" in words(study, "warning")
+    study.tell(study.ask({"c": 1.5}), 1.0, {"g": 9.0})
+    assert words(study, "alarm") == "The average of g is 1.2175, above its limit of 0.5."
+    assert "The context left its stated range in the last 20 steps: c." in words(study, "warning")
+    assert "The planned 12 steps are done" in words(study, "note")
+    assert "A guard changed suggestion 12: a: " in words(study, "note")
+    for _ in range(6):
+        study.fail(study.ask({"c": 0.5}), "offline")
+    assert "6 of the last 18 steps ran without any measurement." in words(study, "warning")
+    study.ask({"c": 0.5})
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 7200.0)
+    assert "1 suggestion is waiting for a result, the oldest (suggestion 19) for 2 hours." in words(study, "warning")
+    assert status(study)["pending"][0]["age"] == pytest.approx(7200, abs=5)
+    study.pause("lunch")
+    assert "The study is paused (lunch)" in words(study, "warning")
+
+
+def test_ages_in_words() -> None:
+    assert [age_in_words(s) for s in (3, 150, 7300, 400_000)] == ["3 seconds", "2 minutes", "2 hours", "5 days"]
+
+
+@given(st.lists(st.floats(-1e6, 1e6) | st.just(float("nan")), min_size=1, max_size=400), st.integers(10, 50))
+def test_thinning_keeps_ends_and_extremes(values: list[float], points: int) -> None:
+    y = np.array(values)
+    keep = figures.thin(np.arange(len(y)), y, points)
+    assert keep == sorted(set(keep))
+    assert {0, len(y) - 1} <= set(keep)
+    assert len(keep) <= points + 2
+    if not np.isnan(y).all():
+        filled = np.where(np.isnan(y), 0.0, y)
+        assert filled[keep].min() == filled.min()
+        assert filled[keep].max() == filled.max()
+
+
+def test_every_figure_of_every_kind_of_problem_is_json() -> None:
+    problem = pdcbo.Problem(
+        {
+            "r": (0.0, 1.0),
+            "l": pdcbo.Real(0.1, 10.0, log=True),
+            "i": pdcbo.Integer(0, 5),
+            "k": pdcbo.Choice(["x", "y"]),
+        },
+        {"c": (0.0, 1.0), "d": pdcbo.Choice(["day", "night"])},
+        {"g": pdcbo.Constraint(lower=0.1, upper=0.5), "h": 3.0},
+    )
+    tuner = pdcbo.PDCBO(problem, horizon=20)
+    for t in range(6):
+        s = tuner.ask({"c": t / 6, "d": "day" if t % 2 else "night"})
+        if t == 3:
+            tuner.fail(s, "offline")
+        else:
+            tuner.tell(s, None if t == 2 else 1.0 * t, {"g": 0.3, "h": None})
+        drawn = figures.history_figures(History.of_optimizer(tuner), [None, 0.1, None])
+        drawn["posterior"] = figures.posterior_figure(tuner, s.context, s.parameters)
+        json.dumps(drawn, allow_nan=False)
+    assert set(drawn) == {"constraint-0", "constraint-1", "constraint-2", "cost", "operation", "posterior"}
+    assert figures.show(drawn["posterior"]).data
+
+
+def test_the_certified_band_is_the_certificate(tmp_path: Path) -> None:
+    study = Study.open(tmp_path / "plant.db", "plant", PROBLEM, optimizer="random", horizon=30)
+    for t in range(15):
+        s = study.ask(context(t))
+        study.tell(s, *answer(s.parameters, s.context, t), reference=0.0)
+    facts = status(study)["constraints"]["g"]
+    certificate = study.certificate()["g"]
+    assert certificate.observation is not None
+    assert facts["certified"] == pytest.approx(certificate.observation.value, rel=1e-12)
+    assert facts["average"] == pytest.approx(certificate.average, rel=1e-12)
+    with study.record() as record:
+        costs = [record.book.ledger.steps[i].y[0] for i in record.book.ledger.counted]
+        regret = History.of(PROBLEM, record.book.ledger, 30, 0.05, record.notes).regret()
+    assert regret is not None
+    np.testing.assert_allclose(regret, np.cumsum(costs))
