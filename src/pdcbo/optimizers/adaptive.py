@@ -5,8 +5,8 @@ L = f + price' g, with mean m and standard deviation s, is weighed against what 
 
     theta_t = argmin  m(theta) - R_t EI(theta),      EI = E[(min m - L(theta))+]
 
-where R_t is the number of coming steps that can profit from it: as many as have been seen so far, at most those left of
-the horizon, times the mean correlation of this context with those seen. It explores while there is time to earn it
+where R_t is the number of coming steps that can profit from it: three times as many as have been seen so far, at most
+those left of the horizon, times the mean correlation of this context with those seen. It explores while there is time to earn it
 back and stops by itself before the end.
 
 Dual step. (10) moves a queue by the lower bound, which hides real violations, and forgets credit at zero. Here the
@@ -41,6 +41,9 @@ THETAS = 400
 SWEEPS, HALVINGS = 3, 14
 # An endless operation plans for as many steps as it has seen, and for this many at the least.
 LEAST_PLAN = 30
+# How far ahead an observation is thought to pay, in multiples of the steps seen: models of few steps are not to be
+# trusted with plans for many.
+FORESIGHT = 3
 # The largest price, in spreads of the objective over spreads of the constraint: none is useful beyond it.
 LARGEST_PRICE = 20.0
 
@@ -69,7 +72,7 @@ class AdaptiveSetting(Setting):
     def eta(self) -> Array:
         """Return eta = 1 / sqrt(T) in units of the spreads of f and g among good parameters, in plant units."""
         eta = self.given_eta or 1.0 / sqrt(self.planned_steps())
-        return eta * self.spread[0] / self.spread[1:] ** 2
+        return np.asarray(eta * self.spread[0] / self.spread[1:] ** 2)
 
     def slack(self) -> Array:
         """Return epsilon of each limit in plant units, (N,): zero unless given, since the margin does its work."""
@@ -136,7 +139,7 @@ class AdaptiveSetting(Setting):
     def _profiting_steps(self, z: Array) -> float:
         """Return R: how many coming steps, in contexts like z, can profit from what is learned now."""
         optimizer = self.optimizer
-        coming = min(self._steps_left() - 1, optimizer.step + 1)
+        coming = min(self._steps_left() - 1, FORESIGHT * (optimizer.step + 1))
         kernel = optimizer.models.hyper[0].kernel
         if not len(z) or not optimizer.models.n:
             return float(coming)
@@ -175,7 +178,7 @@ class AdaptiveSetting(Setting):
         wander = np.std(g[np.arange(len(g)), chosen], axis=0)  # one step's g moves about its average by this much
         noise = np.array([optimizer.models.hyper[limit.output].noise_std for limit in optimizer.problem.limits])
         margin = 2.0 * noise * sqrt(optimizer.step + left) + wander
-        return np.clip(-(optimizer.balance + margin) / left, -self.spread[1:], 0.5 * self.spread[1:])
+        return np.asarray(np.clip(-(optimizer.balance + margin) / left, -self.spread[1:], 0.5 * self.spread[1:]))
 
     def _thetas(self) -> Array:
         """Return parameters to choose among in the models' own problem: some candidates, and those tried lately."""
