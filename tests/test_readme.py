@@ -1,0 +1,37 @@
+"""What the README shows must run, and what it points to must be there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def test_python_blocks_run_in_order(capsys):
+    namespace: dict[str, object] = {}
+    blocks = re.findall(r"```python\n(.*?)```", README, re.S)
+    assert len(blocks) >= 3
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), namespace)
+    assert "x_a" in capsys.readouterr().out
+
+
+def test_every_command_is_a_command():
+    from pdcbo.cli import app
+
+    names = {command.name or command.callback.__name__ for command in app.registered_commands}
+    shown = set(re.findall(r"`pdcbo (\w+)", README)) | set(re.findall(r"^pdcbo (\w+)", README, re.M))
+    assert shown - names == set()
+
+
+def test_make_targets_exist():
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"^make (\w[\w-]*)", README, re.M):
+        assert re.search(rf"^{target}:", makefile, re.M), target
+
+
+def test_files_it_points_to_exist():
+    for path in re.findall(r"\]\((docs/[^)]+)\)", README):
+        assert (ROOT / path).is_file(), path
