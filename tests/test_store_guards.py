@@ -32,7 +32,7 @@ class Slow(pdcbo.Random):
     """A model that takes its time."""
 
     name = "slow"
-    seconds = 0.4
+    seconds = 1.0
 
     def _choose(self, z: Array, rng: np.random.Generator) -> tuple[Array, Bounds]:
         time.sleep(self.seconds)
@@ -157,7 +157,7 @@ def test_the_fallback_comes_at_the_deadline_and_tells_do_not_wait(tmp_path: Path
     started = time.perf_counter()
     s = study.ask({"c": 0.5})
     study.tell(s, None, {"g": None})
-    assert time.perf_counter() - started < 0.35
+    assert time.perf_counter() - started < 0.8
     assert s.parameters == fallback
     event = study.events()[1]
     assert event.payload["origin"] == "fallback"

@@ -11,6 +11,7 @@ from typing import Any
 
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import seed as reproducible
 from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
@@ -68,7 +69,8 @@ ANYTHING = st.recursive(
 def _send(
     url: str, strategy: Any, checks: Any, count: int, seen: dict[str, int], seed: int, breaking: bool = False
 ) -> None:
-    @settings(max_examples=count, deadline=None, database=None, derandomize=seed == 0, phases=[Phase.generate],
+    @reproducible(seed)
+    @settings(max_examples=count, deadline=None, database=None, phases=[Phase.generate],
               suppress_health_check=list(HealthCheck))  # fmt: skip
     @given(case=strategy, aim=st.booleans(), number=st.integers(1, 6), wrong=ANYTHING, place=st.integers(0, 10))
     def send(case: Any, aim: bool, number: int, wrong: Any, place: int) -> None:

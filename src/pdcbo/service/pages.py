@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import threading
+from collections import defaultdict
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -32,16 +33,17 @@ class _Cache:
     """The latest figures of each study, so that many watchers cost as much as one."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._locks: dict[tuple[str, str], threading.Lock] = defaultdict(threading.Lock)
         self._kept: dict[tuple[str, str], tuple[int, Any]] = {}
 
     def get(self, study: Study, kind: str, make: Any) -> Any:
         """Return what `make` gives, made anew only after the study has changed."""
-        with self._lock:
+        place = (study.name, kind)
+        with self._locks[place]:  # whoever comes meanwhile waits for the same figure instead of making it again
             seq = study.seq
-            kept = self._kept.get((study.name, kind))
+            kept = self._kept.get(place)
             if kept is None or kept[0] != seq:
-                kept = self._kept[study.name, kind] = (seq, make())
+                kept = self._kept[place] = (seq, make())
             return kept[1]
 
 
