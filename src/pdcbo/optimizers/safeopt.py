@@ -27,16 +27,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.random import Generator
 from numpy.typing import NDArray
-from scipy.special import log_ndtr
 
 from pdcbo.models import Model, Models
 from pdcbo.optimizers.base import Bounds
 from pdcbo.optimizers.ledger import Step
 from pdcbo.optimizers.modelled import ModelBased
 from pdcbo.problem import Array, Problem
-from pdcbo.search import Score, lowest
+from pdcbo.search import Draw, Score, lowest
 
 CHECKED = 8
 NEAREST = 200
@@ -106,7 +104,7 @@ class SafeOpt(ModelBased):
             safe[j] |= context is None or np.array_equal(context, z)
         return safe
 
-    def _choose(self, z: Array, rng: Generator) -> tuple[Array, Bounds]:
+    def _choose(self, z: Array, rng: Draw) -> tuple[Array, Bounds]:
         mean, std = self.models.at(z)
         lower, upper = self.lower_upper(mean, std)
         g_lower, g_upper = self.limit_bounds(lower, upper)
@@ -169,6 +167,7 @@ class SafeOpt(ModelBased):
 
     def _score(self, z: Array) -> Score:
         """Return the score of the fallback: minus the logarithm of the probability of meeting all limits."""
+        from scipy.special import log_ndtr  # imported here: it adds a third to the time to import the package
 
         def infeasibility(mean: Array, std: Array) -> Array:
             total = np.zeros(mean.shape[1])
