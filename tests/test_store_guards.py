@@ -226,3 +226,17 @@ def test_pause_holds_and_resume_goes_on(tmp_path: Path) -> None:
     study.ask({"c": 0.9})
     origins = [e.payload["origin"] for e in study.events() if e.kind == "ask"]
     assert origins == ["model", "pause", *["known-good"] * 5, "model"]
+
+
+def test_preparing_changes_nothing_but_the_time_of_learning(tmp_path: Path) -> None:
+    study = Study.open(tmp_path / "plant.db", "plant", PROBLEM, horizon=30)
+    bare = pdcbo.PDCBO(PROBLEM, horizon=30)
+    for t in range(12):
+        s = study.ask(context(t))
+        assert s == bare.ask(context(t))
+        study.tell(s, *answer(s.parameters, s.context, t))
+        study.prepare()
+        study.prepare()
+        bare.tell(s.id, *answer(s.parameters, s.context, t))
+    study.close()
+    assert study.state() == bare.state()

@@ -72,8 +72,9 @@ def find_step(study: Study, number: int) -> Suggestion:
 
 
 def accepted(request: Request, study: Study) -> m.Accepted:
-    """Wake whoever watches, and answer."""
+    """Wake whoever watches, let the models learn meanwhile, and answer."""
     registry(request).changed(study.name)
+    study.prepare()
     with study.record() as record:
         return m.Accepted(study=study.name, step=record.book.step, seq=record.seq)
 

@@ -75,8 +75,8 @@ def make_server(
 
 def serve(store: str, *, host: str = "127.0.0.1", port: int = 8765, log_level: str = "INFO", **options: object) -> None:
     """Serve a store until stopped by a signal."""
-    configure_logs(log_level)
     server = make_server(store, host=host, port=port, **options)  # type: ignore[arg-type]
+    configure_logs(log_level)
     scheme = "https" if options.get("certificate") else "http"
     log.info("serving", extra={"fields": {"url": f"{scheme}://{host}:{port}/"}})
     server.run()

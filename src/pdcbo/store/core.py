@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import RLock
 from typing import Any
 
@@ -38,7 +38,7 @@ class StudyCore:
         self._follower = Follower(journal, study)
         self._worker = Worker()
         self._record: Record | None = None
-        self._checkpointing = False
+        self._checkpointing = self._preparing = False
         self._noise: list[float | None] | None = None
         self.checkpoint_trouble: str | None = None
 
@@ -62,6 +62,12 @@ class StudyCore:
             lambda o: [o._noise_std(i)[0] if i else None for i in range(len(stated))]
         ) or (self._noise)
         return [s if s is not None else e for s, e in zip(stated, self._noise or [None] * len(stated), strict=True)]
+
+    def prepare(self) -> None:
+        """Let the models learn what was told, in the background, so that the next ask need not wait for it."""
+        if not self._preparing:
+            self._preparing = True
+            self._worker.submit(self._prepare_quietly)
 
     def checkpoint(self) -> None:
         """Shorten the replay that the next opening needs; the journal stays as it is."""
@@ -139,6 +145,12 @@ class StudyCore:
         if new >= max(CHECKPOINT_EVENTS, record.seq // 4) or follower.replay_seconds > CHECKPOINT_SECONDS:
             self._checkpointing = True
             self._worker.submit(self._checkpoint_quietly)
+
+    def _prepare_quietly(self) -> None:
+        """Catch up with the journal; what goes wrong is for the next ask to meet, with its fallback."""
+        self._preparing = False  # before reading: whatever is told from now on is prepared for anew
+        with suppress(Exception), self._follower.caught_up():
+            pass
 
     def _checkpoint_quietly(self) -> None:
         """Write a checkpoint; a failure is shown as an alarm and never fails a call, since nothing rests on it."""

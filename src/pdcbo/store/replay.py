@@ -15,13 +15,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from numpy.random import Generator
-
 from pdcbo.guards import Guards
 from pdcbo.optimizers import OPTIMIZERS, Optimizer
 from pdcbo.optimizers.base import Bounds
 from pdcbo.optimizers.ledger import Ledger, Step
 from pdcbo.problem import Array, Constraint, Problem, Scalar
+from pdcbo.search import Draw
 from pdcbo.store.journal import Event
 
 SETTLED = ("tell", "fail")
@@ -32,8 +31,8 @@ class Book(Optimizer):
 
     name = "book"
 
-    def _choose(self, z: Array, rng: Generator) -> tuple[Array, Bounds]:
-        raise NotImplementedError("the book proposes nothing")
+    def _choose(self, z: Array, rng: Draw) -> tuple[Array, Bounds]:
+        raise RuntimeError("the book proposes nothing")
 
 
 def new_optimizer(created: Mapping[str, Any]) -> Optimizer:
