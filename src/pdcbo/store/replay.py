@@ -20,7 +20,6 @@ from pdcbo.optimizers import OPTIMIZERS, Optimizer
 from pdcbo.optimizers.base import Bounds
 from pdcbo.optimizers.ledger import Ledger, Step
 from pdcbo.problem import Array, Constraint, Problem, Scalar
-from pdcbo.search import Draw
 from pdcbo.store.journal import Event
 
 SETTLED = ("tell", "fail")
@@ -31,7 +30,7 @@ class Book(Optimizer):
 
     name = "book"
 
-    def _choose(self, z: Array, rng: Draw) -> tuple[Array, Bounds]:
+    def _choose(self, z: Array, rng: Any) -> tuple[Array, Bounds]:
         raise RuntimeError("the book proposes nothing")
 
 
