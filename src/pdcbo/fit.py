@@ -44,9 +44,10 @@ class Hyperparameters:
 
     def prior_mean(self, X: Array) -> Array:
         """Return mean + slope'(x - 1/2) in plant units at X (..., d)."""
-        if not self.slope:
-            return np.full(X.shape[:-1], self.mean)
-        return np.asarray(self.mean + (X - 0.5) @ np.array(self.slope))
+        value = np.full(X.shape[:-1], self.mean)
+        for j, slope in enumerate(self.slope):  # column by column: the same bits for one point as for many
+            value += slope * (X[..., j] - 0.5)
+        return value
 
     @property
     def noise_std(self) -> float:

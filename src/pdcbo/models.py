@@ -147,8 +147,9 @@ class Models:
                 self.hyper.append(initial(kernel, self.priors, np.empty(0), reference))
         self.rows: list[list[int]] = [[] for _ in self.specs]
         self.next_fit = [0 if spec.length_scales is None else -1 for spec in self.specs]
-        self._X: list[list[float]] = []
-        self._Y: list[list[float]] = []
+        self.n = 0
+        self._X = np.empty((64, len(problem.variables)))
+        self._Y = np.empty((64, self.q))
         self._groups: list[tuple[list[int], CandidatePosterior]] | None = None
 
     def take_limits(self, problem: Problem) -> None:
@@ -159,30 +160,24 @@ class Models:
         self.noises = [None, *(c.noise for c in constraints)]
 
     @property
-    def n(self) -> int:
-        """The number of points."""
-        return len(self._X)
-
-    @property
     def q(self) -> int:
         """The number of outputs."""
         return len(self.specs)
 
     @property
     def X(self) -> Array:
-        """All points, shape (n, d)."""
-        return np.array(self._X, dtype=float).reshape(self.n, len(self.problem.variables))
+        """All points, shape (n, d), in order of arrival; not to be written to."""
+        return self._X[: self.n]
 
     @property
     def Y(self) -> Array:
         """All measurements, shape (n, q)."""
-        return np.array(self._Y, dtype=float).reshape(self.n, self.q)
+        return self._Y[: self.n]
 
     def add(self, x: Array, y: Array) -> int:
         """Learn from one point; y (q,) holds NaN for what was not measured. Return the point's index."""
         index = self.n
-        self._X.append(x.tolist())
-        self._Y.append(y.tolist())
+        self._append(x, y)
         measured = [i for i in range(self.q) if not math.isnan(y[i])]
         for i in measured:
             self.rows[i].append(index)
@@ -199,7 +194,8 @@ class Models:
 
     def replace(self, index: int, y: Array) -> None:
         """Put other measurements in the place of those of one point: corrected, or late for what was missing."""
-        old, self._Y[index] = self._Y[index], y.tolist()
+        old = self._Y[index].copy()
+        self._Y[index] = y
         for i in range(self.q):
             if math.isnan(old[i]) and not math.isnan(y[i]):
                 self.rows[i].append(index)
@@ -282,8 +278,8 @@ class Models:
     def state(self) -> dict[str, Any]:
         """Return data and hyper-parameters as JSON data."""
         return {
-            "X": [list(x) for x in self._X],
-            "Y": [[None if math.isnan(v) else v for v in y] for y in self._Y],
+            "X": self.X.tolist(),
+            "Y": [[None if math.isnan(v) else v for v in y] for y in self.Y.tolist()],
             "rows": [list(rows) for rows in self.rows],
             "next_fit": list(self.next_fit),
             "hyper": [h.to_json() for h in self.hyper],
@@ -291,8 +287,9 @@ class Models:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take over what `state` returned; the posteriors are built when they are first asked for."""
-        self._X = [list(map(float, x)) for x in state["X"]]
-        self._Y = [[math.nan if v is None else float(v) for v in y] for y in state["Y"]]
+        self.n = 0
+        for x, y in zip(state["X"], state["Y"], strict=True):
+            self._append(np.array(x, dtype=float), np.array([math.nan if v is None else v for v in y], dtype=float))
         self.rows = [list(map(int, rows)) for rows in state["rows"]]
         self.next_fit = list(map(int, state["next_fit"]))
         self.hyper = [Hyperparameters.from_json(h) for h in state["hyper"]]
@@ -303,6 +300,12 @@ class Models:
             h = self.hyper[i]
             np.multiply(group_mean[:, j], h.scale, out=mean[i])
             np.multiply(group_std, h.scale, out=std[i])
+
+    def _append(self, x: Array, y: Array) -> None:
+        if self.n == len(self._X):
+            self._X, self._Y = (np.vstack([old, np.empty_like(old)]) for old in (self._X, self._Y))
+        self._X[self.n], self._Y[self.n] = x, y
+        self.n += 1
 
     def _standardised(self, x: Array, y: Array, group: list[int]) -> Array:
         """Return the targets (y - prior mean) / scale of some outputs; x (..., d), y (..., q)."""

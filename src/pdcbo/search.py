@@ -21,6 +21,7 @@ from pdcbo.models import Models
 from pdcbo.problem import Array, Choice, Problem
 
 Score = Callable[[Array, Array], Array]
+Draw = Callable[[], Generator]  # makes the generator of this moment, where one is needed
 
 GRID_POINTS = {0: 1, 1: 256, 2: 50}
 MAX_GRID = 4096
@@ -54,7 +55,7 @@ def _levels(levels: int, is_choice: bool) -> int:
     return levels if is_choice else min(levels, 101)
 
 
-def lowest(values: Array, candidates: Array, rng: Generator) -> int:
+def lowest(values: Array, candidates: Array, rng: Draw) -> int:
     """Return the index of the smallest value; ties, which flat posteriors make, break at random by the generator.
 
     Where everything ties, nothing is known, and the candidate nearest to the centre of the box is taken.
@@ -65,7 +66,7 @@ def lowest(values: Array, candidates: Array, rng: Generator) -> int:
         return int(tied[0])
     if len(tied) == len(values):
         return int(np.argmin(((candidates - 0.5) ** 2).sum(axis=1)))
-    return int(rng.choice(tied))
+    return int(rng().choice(tied))
 
 
 def multi_start(models: Models, z: Array, score: Score, rng: Generator, incumbents: Array) -> Array:
@@ -108,7 +109,7 @@ def multi_start(models: Models, z: Array, score: Score, rng: Generator, incumben
         options={"maxiter": 60, "ftol": 1e-9},
     )
     finals = problem.snap(np.vstack([result.x.reshape(len(starts), d), starts]))
-    best = finals[lowest(_score_at(models, z, score, finals), finals, rng)]
+    best = finals[lowest(_score_at(models, z, score, finals), finals, lambda: rng)]
     return _neighbours(models, z, score, best)
 
 

@@ -6,8 +6,8 @@ L = f + price' g, with mean m and standard deviation s, is weighed against what 
     theta_t = argmin  m(theta) - R_t EI(theta),      EI = E[(min m - L(theta))+]
 
 where R_t is the number of coming steps that can profit from it: three times as many as have been seen so far, at most
-those left of the horizon, times the mean correlation of this context with those seen. It explores while there is time to earn it
-back and stops by itself before the end.
+those left of the horizon, times the mean correlation of this context with those seen. It explores while there is time
+to earn it back and stops by itself before the end.
 
 Dual step. (10) moves a queue by the lower bound, which hides real violations, and forgets credit at zero. Here the
 signed balance B_t of the observed constraint values is kept, and two things make the price:

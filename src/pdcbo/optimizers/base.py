@@ -49,6 +49,7 @@ from pdcbo.optimizers.ledger import (
 )
 from pdcbo.optimizers.summary import Summary, brief, describe
 from pdcbo.problem import Array, Problem, Values, as_number, as_whole
+from pdcbo.search import Draw
 
 STATE_VERSION = 1
 STATE_KEYS = ("optimizer", "problem", "horizon", "seed", "delta", "settings", "ledger", "extra")
@@ -91,7 +92,7 @@ class Optimizer(ABC):
     # What an optimizer has to say for itself
 
     @abstractmethod
-    def _choose(self, z: Array, rng: Generator) -> tuple[Array, Bounds]:
+    def _choose(self, z: Array, rng: Draw) -> tuple[Array, Bounds]:
         """Return theta for context z, with each output's confidence bounds there, without changing anything."""
 
     def _learn(self, x: Array, y: Array) -> int | None:
@@ -135,7 +136,7 @@ class Optimizer(ABC):
         """Return what `ask` would propose, without entering it: nothing changes."""
         z = self.problem.encode_context(context)
         outside = self.problem.outside(context)
-        theta, bounds = self._choose(z, self._rng())
+        theta, bounds = self._choose(z, self._rng)
         x = np.concatenate([theta, z])
         suggestion = Suggestion(
             id=self.ledger.next_id,

@@ -9,7 +9,6 @@ from math import sqrt
 from typing import Any
 
 import numpy as np
-from numpy.random import Generator
 
 from pdcbo.certificates import mean_norm, summed_posterior
 from pdcbo.confidence import beta_sqrt, largest_variance, lower_bound, upper_bound
@@ -17,7 +16,7 @@ from pdcbo.models import Model, Models
 from pdcbo.optimizers.base import Bounds, Optimizer
 from pdcbo.optimizers.ledger import Step, measured
 from pdcbo.problem import Array, Problem, Values, as_positive, as_whole
-from pdcbo.search import Score, grid, lowest, multi_start
+from pdcbo.search import Draw, Score, grid, lowest, multi_start
 
 
 class ModelBased(Optimizer):
@@ -107,10 +106,10 @@ class ModelBased(Optimizer):
             high[i] = limit.sign * (b[limit.output] - limit.bound)
         return low, high
 
-    def _choose(self, z: Array, rng: Generator) -> tuple[Array, Bounds]:
+    def _choose(self, z: Array, rng: Draw) -> tuple[Array, Bounds]:
         score = self._score(z)
         if self.candidates is None:
-            theta = multi_start(self.models, z, score, rng, self._incumbents())
+            theta = multi_start(self.models, z, score, rng(), self._incumbents())
             return theta, self.bounds_at(np.concatenate([theta, z]))
         mean, std = self.models.at(z)
         j = lowest(score(mean, std), self.candidates, rng)

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.random import Generator
 
 from pdcbo.optimizers.base import Bounds, Optimizer
 from pdcbo.problem import Array, Problem, Values
+from pdcbo.search import Draw
 
 
 class Random(Optimizer):
@@ -17,8 +17,8 @@ class Random(Optimizer):
 
     name = "random"
 
-    def _choose(self, z: Array, rng: Generator) -> tuple[Array, Bounds]:
-        return self.problem.snap(rng.random(self.problem.n_theta)), {}
+    def _choose(self, z: Array, rng: Draw) -> tuple[Array, Bounds]:
+        return self.problem.snap(rng().random(self.problem.n_theta)), {}
 
 
 class Fixed(Optimizer):
@@ -49,7 +49,7 @@ class Fixed(Optimizer):
         )
         self._given: Mapping[str, Any] | None = None if parameters is None else dict(parameters)
 
-    def _choose(self, z: Array, rng: Generator) -> tuple[Array, Bounds]:
+    def _choose(self, z: Array, rng: Draw) -> tuple[Array, Bounds]:
         return self.theta.copy(), {}
 
     def _settings(self) -> dict[str, Any]:
