@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,7 +35,7 @@ class Slow(pdcbo.Random):
     name = "slow"
     seconds = 1.0
 
-    def _choose(self, z: Array, rng: np.random.Generator) -> tuple[Array, Bounds]:
+    def _choose(self, z: Array, rng: Any) -> tuple[Array, Bounds]:
         time.sleep(self.seconds)
         return super()._choose(z, rng)
 
@@ -45,7 +46,7 @@ class Broken(pdcbo.Random):
     name = "broken"
     broken = True
 
-    def _choose(self, z: Array, rng: np.random.Generator) -> tuple[Array, Bounds]:
+    def _choose(self, z: Array, rng: Any) -> tuple[Array, Bounds]:
         if self.broken:
             raise np.linalg.LinAlgError("the matrix is not positive definite")
         return super()._choose(z, rng)

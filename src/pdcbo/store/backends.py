@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from threading import RLock
@@ -47,7 +48,7 @@ class Backend(Protocol):
         ...
 
 
-class _Base:
+class _Base(ABC):
     """One connection that is opened when needed and given up after an error; calls from several threads queue."""
 
     words: ClassVar[dict[str, str]]
@@ -127,20 +128,24 @@ class _Base:
     def _version(self) -> int:
         return int(self._run("SELECT MAX(version) FROM schema_version")[0][0] or 0)
 
+    @abstractmethod
     def _lock_schema(self) -> None:
-        """Keep two processes from creating the same tables; where a transaction locks the whole store, it does."""
+        """Keep two processes from creating the same tables."""
 
     def _explain(self, error: BaseException) -> StoreError:
         return StoreError(f"the store {self.where} failed: {error}; nothing was acknowledged, the call may be repeated")
 
+    @abstractmethod
     def _connect(self) -> Any:
-        raise NotImplementedError
+        """Open a connection that commits to disk."""
 
+    @abstractmethod
     def _begin(self) -> None:
-        raise NotImplementedError
+        """Begin a transaction that writes."""
 
+    @abstractmethod
     def _run(self, sql: str, values: tuple[Any, ...] = ()) -> list[Any]:
-        raise NotImplementedError
+        """Run one statement on the open connection."""
 
 
 def connect_sqlite(path: str) -> Any:
@@ -192,6 +197,9 @@ class SqliteBackend(_Base):
 
     def _begin(self) -> None:
         self._run("BEGIN IMMEDIATE", ())
+
+    def _lock_schema(self) -> None:
+        pass  # the transaction has locked the whole store
 
     def _run(self, sql: str, values: tuple[Any, ...] = ()) -> list[Any]:
         return list(self._connection.execute(sql, values).fetchall())
