@@ -53,7 +53,7 @@ def postgres() -> Iterator[str]:
         yield given
         return
     binaries = Path(sorted(glob.glob("/usr/lib/postgresql/*/bin"))[-1])
-    folder = Path(tempfile.mkdtemp(prefix="pdcbo-pg-", dir="/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix="pdcbo-pg-"))
     person: dict[str, Any] = {}
     if os.geteuid() == 0:  # PostgreSQL refuses to run as root
         name = "postgres" if any(p.pw_name == "postgres" for p in pwd.getpwall()) else "nobody"
