@@ -66,8 +66,12 @@ class AdaptiveSetting(Setting):
         self.next_solve = 3
 
     def price(self) -> Array:
-        """Return phi + eta [queue]+ in plant units, (N,)."""
-        return self.phi + self.eta() * np.maximum(self.optimizer.balance, 0.0)
+        """Return phi + eta [B]+ in plant units, (N,)."""
+        return self.phi + self.eta() * self.debt()
+
+    def debt(self) -> Array:
+        """Return [B]+: what the observed values exceed the limits by, in all."""
+        return np.maximum(self.optimizer.balance, 0.0)
 
     def eta(self) -> Array:
         """Return eta = 1 / sqrt(T) in units of the spreads of f and g among good parameters, in plant units."""

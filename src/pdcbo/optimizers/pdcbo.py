@@ -138,6 +138,10 @@ class PDCBO(ModelBased):
         """Return what one unit of each limit's g is worth, in units of the objective, (N,)."""
         return self.setting.price()
 
+    def debt(self) -> Array:
+        """Return by how much each limit is exceeded in all, as far as the price answers for it, (N,) in plant units."""
+        return self.setting.debt()
+
     def beta_sqrt(self) -> Array:
         """Return beta^(1/2) of each output, shape (q,)."""
         return super().beta_sqrt() if self._given_beta is not None else self.setting.beta_sqrt()

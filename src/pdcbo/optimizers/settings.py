@@ -73,6 +73,10 @@ class Setting:
         """Return eta lambda, (N,): what one unit of each limit's g is worth, in units of the objective."""
         return np.asarray(self.eta() * self.optimizer.queue)
 
+    def debt(self) -> Array:
+        """Return the part of the price that was run up by feedback, in plant units of g: the queue."""
+        return self.optimizer.queue
+
     def score(self, z: Array) -> Score:
         """Return the Lagrangian of the lower bounds, to be minimised over theta."""
         optimizer, price = self.optimizer, self.price()

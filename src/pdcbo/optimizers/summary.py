@@ -47,12 +47,12 @@ def facts(optimizer: Optimizer) -> dict[str, Any]:
     history = optimizer.ledger.history()
     costs = [s.y[0] for s in history if s.y and not np.isnan(s.y[0])]
     prices = getattr(optimizer, "price", None)
-    queue = getattr(optimizer, "queue", None)
+    debt = getattr(optimizer, "debt", None)
     constraints = {}
     for i, (label, certificate) in enumerate(optimizer.certificate().items()):
         constraints[label] = certificate.to_json()
-        if queue is not None and prices is not None:
-            constraints[label] |= {"queue": float(queue[i]), "price": float(prices()[i])}
+        if debt is not None and prices is not None:
+            constraints[label] |= {"debt": float(debt()[i]), "price": float(prices()[i])}
     outside: dict[str, int] = {}
     for step in optimizer.ledger.steps.values():
         for name in step.outside if step.status != "dropped" else ():
@@ -111,7 +111,8 @@ def _constraint_sentences(label: str, c: dict[str, Any]) -> list[str]:
             )
     if "price" in c:
         if c["price"] > 0.0:
-            lines.append(f"    debt {c['queue']:.4g}: one unit less of {label} is now worth a cost of {c['price']:.4g}")
+            owed = f"debt {c['debt']:.4g}" if c["debt"] > 0.0 else "no debt, but the limit binds"
+            lines.append(f"    {owed}: one unit less of {label} is now worth a cost of {c['price']:.4g}")
         else:
             lines.append("    no debt: the limit does not bind, the cost alone decides")
     return lines
