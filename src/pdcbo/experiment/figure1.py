@@ -36,9 +36,10 @@ OWN = (Variant("PDCBO, default", "pdcbo", KNOWN),)
 EXTRAS = (
     Variant("CEI, as published", "cei", {**KNOWN, "published": True}),
     Variant("Safe-UCB", "safeopt", {**KNOWN, "safe": [START], "ucb": True}, (START,)),
+    Variant("PDCBO, eta = 1/sqrt(T)", "pdcbo", {**KNOWN, "setting": "paper", "eta": STEPS**-0.5}),
 )
 PUBLISHED = {CORE[0].label: "pdcbo", CORE[1].label: "cei", CORE[2].label: "safeopt"}
-SHADES = ("#0072b2", "#d55e00", "#009e73", "#56b4e9", "#e69f00", "#999933")
+SHADES = ("#0072b2", "#d55e00", "#009e73", "#56b4e9", "#e69f00", "#999933", "#332288")
 COLOURS = dict(zip((v.label for v in CORE + OWN + EXTRAS), SHADES, strict=True))
 
 

@@ -40,14 +40,17 @@ OTHERS = (
     Variant("random", "random"),
     Variant("best constant", "fixed"),
 )
-EXTRAS = (Variant("Safe-UCB", "safeopt", {**GRID, "safe": [{"parameters": SAFE}], "ucb": True}, points=POINTS),)
+EXTRAS = (
+    Variant("Safe-UCB", "safeopt", {**GRID, "safe": [{"parameters": SAFE}], "ucb": True}, points=POINTS),
+    Variant("PDCBO, eta = 1/sqrt(T)", "pdcbo", {**GRID, "setting": "paper", "eta": STEPS**-0.5}, points=POINTS),
+)
 FLIPPED = (
     Variant("PDCBO, paper's constants", "pdcbo", {**GRID, "setting": "paper"}, points=POINTS),
     Variant("CEI, as published", "cei", {**GRID, "published": True}, points=POINTS),
     Variant("SafeOpt", "safeopt", {**GRID, "safe": [{"parameters": PUBLISHED_START}]}, points=POINTS),
 )
 PUBLISHED = {CORE[0].label: "pdcbo", CORE[1].label: "cei", CORE[2].label: "safeopt"}
-MORE_SHADES = (*SHADES[:5], "#cc79a7", "#7f7f7f", "#8c6d31", SHADES[5])
+MORE_SHADES = (*SHADES[:5], "#cc79a7", "#7f7f7f", "#8c6d31", *SHADES[5:])
 COLOURS = dict(zip((v.label for v in CORE + OTHERS + EXTRAS), MORE_SHADES, strict=True))
 
 
