@@ -49,6 +49,13 @@ class Hyperparameters:
             value += slope * (X[..., j] - 0.5)
         return value
 
+    def standardise(self, x: Array, y: float) -> float:
+        """Return (y - prior mean) / scale at one point, with the bits that `prior_mean` gives for many."""
+        value = self.mean
+        for u, slope in zip(x.tolist(), self.slope, strict=False):
+            value += slope * (u - 0.5)
+        return (y - value) / self.scale
+
     @property
     def noise_std(self) -> float:
         """The noise's standard deviation in plant units."""
@@ -81,8 +88,8 @@ class Priors:
     emissions follow a load, is then known after a handful of steps and not after one for every corner of the box.
     """
 
-    length: float = 0.3
-    length_spread: float = 1.0
+    length: float = 0.2
+    length_spread: float = 1.2
     noise: float = 1e-3
     noise_spread: float = 2.0
     scale_shape: float = 1.0

@@ -188,7 +188,7 @@ class Models:
             else:
                 for group, posterior in self._groups:
                     if group[0] not in missing:
-                        posterior.add(x, self._standardised(x, y, group))
+                        posterior.add(x, np.array([self.hyper[i].standardise(x, y[i]) for i in group]))
         self._refit()
         return index
 
@@ -307,10 +307,6 @@ class Models:
         self._X[self.n], self._Y[self.n] = x, y
         self.n += 1
 
-    def _standardised(self, x: Array, y: Array, group: list[int]) -> Array:
-        """Return the targets (y - prior mean) / scale of some outputs; x (..., d), y (..., q)."""
-        return np.stack([(y[..., i] - self.hyper[i].prior_mean(x)) / self.hyper[i].scale for i in group], axis=-1)
-
     def _refit(self) -> None:
         for i, spec in enumerate(self.specs):
             count = len(self.rows[i])
@@ -339,7 +335,9 @@ class Models:
             self._groups = []
             for group in groups:
                 rows, h = self.rows[group[0]], self.hyper[group[0]]
-                targets = self._standardised(X[rows], Y[rows], group)
+                targets = np.column_stack(
+                    [(Y[rows, i] - self.hyper[i].prior_mean(X[rows])) / self.hyper[i].scale for i in group]
+                )
                 built = Posterior.build(h.kernel, h.noise_var, X[rows], targets)
                 candidates = np.empty((0, self.problem.n_theta)) if self.candidates is None else self.candidates
                 self._groups.append((group, CandidatePosterior(built, candidates)))

@@ -40,6 +40,7 @@ class Setting:
         self.optimizer = optimizer
         self.given_eta, self.given_slack, self.given_queue = eta, slack, initial_queue
         self.slater_margin = slater_margin
+        self._beta_sqrt = np.full(optimizer.models.q, self.beta)
 
     @property
     def limits(self) -> int:
@@ -114,7 +115,7 @@ class Setting:
 
     def beta_sqrt(self) -> Array:
         """Return beta^(1/2) of each output, (q,)."""
-        return np.full(self.optimizer.models.q, self.beta)
+        return self._beta_sqrt
 
     def notes(self) -> list[str]:
         """Return what a user should know of this setting."""
