@@ -1,10 +1,10 @@
 """Hyper-parameters by maximum a-posteriori likelihood, with analytic gradients.
 
-The model of one output is y = mean + slope'(x - 1/2) + scale * (f + noise), f ~ GP(0, R) with unit variance,
+The model of one output is y = mean + slope'(z - 1/2) + scale * (f + noise), f ~ GP(0, R) with unit variance,
 noise ~ N(0, noise_var). Mean, slope and scale have closed forms given the rest, so that only the length scales and
 the noise are searched, and so that a cost in millions and a fraction in 1e-4 give the same search:
 
-    H = X - 1/2,   C = R(l) + trend^2 H H' + noise_var I,   m = 1'C^-1 y / 1'C^-1 1,   e = y - m 1,
+    H = Z - 1/2,   C = R(l) + trend^2 H H' + noise_var I,   m = 1'C^-1 y / 1'C^-1 1,   e = y - m 1,
     s^2 = (2 b + e'C^-1 e) / (n + 2 a + 2),   slope = trend^2 H'C^-1 e
     log posterior = -1/2 log|C| - (n + 2 a + 2)/2 log s^2 + log p(l) + log p(noise_var)
 
@@ -84,8 +84,8 @@ class Priors:
     """Log-normal priors: a median and a standard deviation of the logarithm each.
 
     `length` is the median length scale in one dimension; in d dimensions it is multiplied by sqrt(d). `trend` is the
-    standard deviation of a slope over a whole range, in units of the scale: a plant whose cost follows a price or whose
-    emissions follow a load, is then known after a handful of steps and not after one for every corner of the box.
+    standard deviation of a slope over the whole range of a context variable, in units of the scale: a plant whose cost
+    follows a price or whose emissions follow a load is then known after a handful of steps.
     """
 
     length: float = 0.2
@@ -182,9 +182,10 @@ class _Likelihood:
         if noise_std is not None:
             self.noise_median, self.noise_spread = 2.0 * np.log(noise_std / max(float(np.std(y)), 1e-9)), 0.7
             self.noise_median = float(np.clip(self.noise_median, *np.log(NOISE_RANGE)))
-        choices = [c for f in kernel.factors for c in f.choices]
+        # No trend in theta, the first factor: it would send the search to the edges of the box wherever little is known.
+        still = [*kernel.factors[0].columns, *(c for f in kernel.factors for c in f.choices)]
         self.H = X - 0.5
-        self.H[:, choices] = 0.0
+        self.H[:, still] = 0.0
         self.trend_var = priors.trend**2
         self.linear = self.trend_var * (self.H @ self.H.T)
         self.a, self.b = priors.scale_shape, priors.scale_shape * float(np.var(y))

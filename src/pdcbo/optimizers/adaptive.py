@@ -181,7 +181,7 @@ class AdaptiveSetting(Setting):
         chosen = np.argmin(f + g @ self.phi, axis=1)
         wander = np.std(g[np.arange(len(g)), chosen], axis=0)  # one step's g moves about its average by this much
         noise = np.array([optimizer.models.hyper[limit.output].noise_std for limit in optimizer.problem.limits])
-        margin = 2.0 * noise * sqrt(optimizer.step + left) + wander
+        margin = 2.0 * (noise * sqrt(optimizer.step + left) + wander)
         return np.asarray(np.clip(-(optimizer.balance + margin) / left, -self.spread[1:], 0.5 * self.spread[1:]))
 
     def _thetas(self) -> Array:
