@@ -1,6 +1,6 @@
 # make run     tune the Williams-Otto reactor for one episode; figures and a summary in runs/episode
 # make test    all tests, the formatter, the linter and the type checker
-# Longer runs: make reproduce, make suite, make rates, make bench, make torture, make search-check
+# Longer runs: make reproduce, make results, make suite, make rates, make bench, make torture, make search-check
 
 PYTHON ?= python3
 export OPENBLAS_NUM_THREADS = 1
@@ -9,7 +9,7 @@ export OMP_NUM_THREADS = 1
 BIN = .venv/bin
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run test lint check tools reproduce suite rates bench torture search-check clean
+.PHONY: run test lint check tools reproduce results suite rates bench torture search-check clean
 
 run: .make/experiments
 	$(BIN)/pdcbo run williams-otto --out runs/episode
@@ -26,16 +26,26 @@ tools:
 	bash scripts/install-test-tools.sh
 
 reproduce: .make/experiments
-	$(BIN)/pdcbo reproduce all --seeds 50 --out runs/reproduction
+	$(BIN)/pdcbo reproduce all --seeds 50 --extras --out docs --data runs/reproduction
 
+SUITE_SEEDS = 50
 suite: .make/experiments
-	$(BIN)/pdcbo suite --seeds 50 --out runs/suite
+	$(BIN)/pdcbo suite --seeds $(SUITE_SEEDS) --first-seed 1000 --out runs/results/suite
+
+KNOWN = {'kernel': 'squared-exponential', 'length_scales': 1.0, 'variance': 2.0, 'noise_var': 0.0025}
+results: .make/experiments
+	$(BIN)/pdcbo compare gp-sample --seeds 50 --first-seed 1000 --steps 500 --out runs/results/gp-sample \
+		--optimizers "pdcbo,pdcbo known kernel:pdcbo,pdcbo standard:pdcbo,cei" \
+		--option "pdcbo known kernel.models=$(KNOWN)" --option "pdcbo standard.setting=standard"
+	$(BIN)/pdcbo compare williams-otto --seeds 50 --first-seed 1000 --steps 300 --out runs/results/williams-otto \
+		--optimizers "pdcbo,pdcbo standard:pdcbo,cei" --option "pdcbo standard.setting=standard"
+	$(BIN)/python scripts/results.py runs/results docs
 
 rates: .make/experiments
 	$(BIN)/pdcbo rates --out runs/rates
 
 torture: .make/test tools
-	$(BIN)/python -m tests.torture.run
+	nice $(BIN)/python tests/torture/run.py
 
 search-check: .make/test
 	PDCBO_SEARCH_POSTERIORS=100 $(BIN)/python -m pytest tests/test_search.py -k ten_dim -s

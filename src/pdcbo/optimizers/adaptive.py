@@ -79,7 +79,7 @@ class AdaptiveSetting(Setting):
         return np.asarray(eta * self.spread[0] / self.spread[1:] ** 2)
 
     def slack(self) -> Array:
-        """Return epsilon of each limit in plant units, (N,): zero unless given, since the margin does its work."""
+        """Return epsilon of each limit in plant units, (N,): zero unless given; the margin does its work otherwise."""
         return (self.given_slack or 0.0) * self.spread[1:]
 
     def score(self, z: Array) -> Score:
@@ -182,7 +182,8 @@ class AdaptiveSetting(Setting):
         wander = np.std(g[np.arange(len(g)), chosen], axis=0)  # one step's g moves about its average by this much
         noise = np.array([optimizer.models.hyper[limit.output].noise_std for limit in optimizer.problem.limits])
         margin = 2.0 * (noise * sqrt(optimizer.step + left) + wander)
-        return np.asarray(np.clip(-(optimizer.balance + margin) / left, -self.spread[1:], 0.5 * self.spread[1:]))
+        rest = -(optimizer.balance + margin) / left - self.slack()
+        return np.asarray(np.clip(rest, -self.spread[1:], 0.5 * self.spread[1:]))
 
     def _thetas(self) -> Array:
         """Return parameters to choose among in the models' own problem: some candidates, and those tried lately."""

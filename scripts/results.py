@@ -1,0 +1,34 @@
+"""Put the tables of `make results` together as docs/results.md: python scripts/results.py RUNS DOCS."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+INTRODUCTION = """# Results
+
+Made by `make results` (seeds that no decision was developed on; every step counts, nobody gets free samples, nothing is
+set by hand unless the label says so; hyper-parameters are learned on the way). Two experiments of 50 runs each, then the
+suite. `pdcbo` is the default. On `gp-sample`, `pdcbo known kernel` is given the kernel the plants were drawn from, which
+shows what learning it costs; `pdcbo standard` is Algorithm 1 in standardised units with eta = 1/sqrt(T).
+
+"""
+
+
+def section(path: Path) -> str:
+    """Return a summary as a section: one heading level deeper."""
+    return re.sub(r"^#", "##", path.read_text(), flags=re.M).strip() + "\n"
+
+
+def main(runs: Path, docs: Path) -> None:
+    """Write the page."""
+    parts = [section(runs / "gp-sample" / "summary.md"), section(runs / "williams-otto" / "summary.md")]
+    suite = runs / "suite" / "suite.md"
+    if suite.is_file():
+        parts.append(section(suite))
+    (docs / "results.md").write_text(INTRODUCTION + "\n".join(parts))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
