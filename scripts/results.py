@@ -8,10 +8,10 @@ from pathlib import Path
 
 INTRODUCTION = """# Results
 
-Made by `make results` (seeds that no decision was developed on; every step counts, nobody gets free samples, nothing is
-set by hand unless the label says so; hyper-parameters are learned on the way). Two experiments of 50 runs each, then the
-suite. `pdcbo` is the default. On `gp-sample`, `pdcbo known kernel` is given the kernel the plants were drawn from, which
-shows what learning it costs; `pdcbo standard` is Algorithm 1 in standardised units with eta = 1/sqrt(T).
+Made by `make results` and `make suite`, on seeds that no decision was developed on. Every step counts, nobody gets
+free samples, hyper-parameters are learned on the way, and nothing is set by hand unless the label says so. `pdcbo` is
+the default. On `gp-sample`, `pdcbo known kernel` is given the kernel the plants were drawn from, which shows what
+learning it costs; `pdcbo standard` is Algorithm 1 in standardised units with eta = 1/sqrt(T).
 
 """
 
