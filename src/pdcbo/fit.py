@@ -182,7 +182,7 @@ class _Likelihood:
         if noise_std is not None:
             self.noise_median, self.noise_spread = 2.0 * np.log(noise_std / max(float(np.std(y)), 1e-9)), 0.7
             self.noise_median = float(np.clip(self.noise_median, *np.log(NOISE_RANGE)))
-        # No trend in theta, the first factor: it would send the search to the edges of the box wherever little is known.
+        # None in theta, the first factor: a slope would send the search to the edges of the box where little is known.
         still = [*kernel.factors[0].columns, *(c for f in kernel.factors for c in f.choices)]
         self.H = X - 0.5
         self.H[:, still] = 0.0
