@@ -20,7 +20,7 @@ import numpy as np
 
 from pdcbo.certificates import noise_boundary
 from pdcbo.optimizers import Optimizer
-from pdcbo.optimizers.base import MEASURED_SHARE
+from pdcbo.optimizers.assurance import MEASURED_SHARE
 from pdcbo.optimizers.ledger import Ledger
 from pdcbo.problem import Array, Problem
 

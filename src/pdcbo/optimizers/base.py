@@ -35,7 +35,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.random import Generator
 
-from pdcbo.certificates import Bound, Certificate, noise_boundary
+from pdcbo.optimizers.assurance import Assurance
 from pdcbo.optimizers.ledger import (
     DROPPED,
     PENDING,
@@ -44,9 +44,9 @@ from pdcbo.optimizers.ledger import (
     Ledger,
     Step,
     Suggestion,
-    limit_mean,
     same_outcome,
 )
+from pdcbo.optimizers.past import past_point, past_points
 from pdcbo.optimizers.summary import Summary, brief, describe
 from pdcbo.problem import Array, Problem, Values, as_number, as_whole
 from pdcbo.search import Draw
@@ -58,11 +58,8 @@ UNCHANGED: Any = type("Unchanged", (), {"__repr__": lambda self: "unchanged"})()
 
 Bounds = dict[str, tuple[float, float]]
 
-# The part of delta that the observation certificate allows to the noise where the posterior answers for missing values.
-MEASURED_SHARE = 0.9
 
-
-class Optimizer(ABC):
+class Optimizer(Assurance, ABC):
     """The interface of all optimizers and the bookkeeping behind it.
 
     Args:
@@ -266,8 +263,9 @@ class Optimizer(ABC):
         constraints: Values | None = None,
     ) -> None:
         """Learn from past operation that nobody asked for; constraints that are not named were not measured."""
-        x, y = self._past_point(
-            {"parameters": parameters, "context": context, "objective": objective, "constraints": constraints}
+        x, y = past_point(
+            self.problem,
+            {"parameters": parameters, "context": context, "objective": objective, "constraints": constraints},
         )
         self._learn(x, y)
         self.ledger.events += 1
@@ -279,16 +277,7 @@ class Optimizer(ABC):
             rows: each with `parameters`, `context`, `objective` and `constraints`, or flat with the names themselves as
                 columns (`objective` for the cost; other columns are an error).
         """
-        if isinstance(rows, str | Mapping) or not isinstance(rows, Iterable):
-            raise TypeError(f"rows must be an iterable of mappings, got {rows!r}")
-        points = []
-        for i, row in enumerate(rows):
-            if not isinstance(row, Mapping):
-                raise TypeError(f"row {i} must be a mapping of names, got {row!r}")
-            try:
-                points.append(self._past_point(row if isinstance(row.get("parameters"), Mapping) else self._nest(row)))
-            except (TypeError, ValueError) as error:
-                raise type(error)(f"row {i}: {error}") from None
+        points = past_points(self.problem, rows)
         for x, y in points:
             self._learn(x, y)
             self.ledger.events += 1
@@ -310,44 +299,6 @@ class Optimizer(ABC):
     def pending(self) -> list[Suggestion]:
         """The suggestions nobody has settled, oldest first."""
         return self.ledger.pending
-
-    def certificate(self, delta: float | None = None) -> dict[str, Certificate]:
-        """Return what can be said of each limit's true average, valid at all times at once.
-
-        Args:
-            delta: the joint probability of error over all limits; by default the optimizer's.
-        """
-        delta = self.delta if delta is None else as_number(delta, "delta")
-        if not 0.0 < delta < 1.0:
-            raise ValueError(f"delta must lie between 0 and 1, got {delta!r}")
-        history = self.ledger.history()
-        values = self.ledger.limit_values(self.problem)
-        result = {}
-        for i, limit in enumerate(self.problem.limits):
-            g = values[:, i]
-            known = ~np.isnan(g)
-            average = float(np.mean([s.y[limit.output] for s, k in zip(history, known, strict=True) if k])) \
-                if known.any() else None  # fmt: skip
-            bound = limit_mean(limit, history, i)
-
-            def in_plant_units(
-                g_bound: float | None, guaranteed: bool, words: str, sign: float = limit.sign, bound: float = bound
-            ) -> Bound | None:
-                return None if g_bound is None else Bound(bound + sign * g_bound, guaranteed, words)
-
-            alpha = delta / len(self.problem.limits)
-            result[limit.label] = Certificate(
-                label=limit.label,
-                side="upper" if limit.sign > 0 else "lower",
-                limit=bound,
-                average=average,
-                steps=len(history),
-                measured=int(known.sum()),
-                delta=delta,
-                observation=in_plant_units(*self._observation_bound(i, g, history, alpha)),
-                posterior=in_plant_units(*self._posterior_bound(i, history, delta)),
-            )
-        return result
 
     def summary(self) -> Summary:
         """Return what an operator wants to know, in words; `.data` holds the same as JSON data."""
@@ -422,74 +373,3 @@ class Optimizer(ABC):
             x[n_theta:] = self.problem.encode_context(held)
             outside = self.problem.outside(held)
         return x, outside
-
-    def _nest(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Sort the columns of a flat row into groups."""
-        names = (*self.problem.parameters, *self.problem.context, *self.problem.outputs)
-        unknown = [name for name in row if name not in names]
-        if unknown:
-            raise ValueError(f"column {unknown[0]!r} is unknown; there are {list(names)!r}")
-        return {
-            "parameters": {n: row[n] for n in self.problem.parameters if n in row},
-            "context": {n: row[n] for n in self.problem.context if n in row},
-            "objective": row.get("objective"),
-            "constraints": {n: row[n] for n in self.problem.constraints if n in row},
-        }
-
-    def _past_point(self, row: Mapping[str, Any]) -> tuple[Array, Array]:
-        groups = ("parameters", "context", "objective", "constraints")
-        unknown = [name for name in row if name not in groups]
-        if unknown:
-            raise ValueError(f"{unknown[0]!r} is unknown; a row has {list(groups)!r}")
-        theta = self.problem.encode_parameters(row["parameters"])
-        z = self.problem.encode_context(row.get("context"))
-        given = {} if row.get("constraints") is None else row["constraints"]
-        if not isinstance(given, Mapping):
-            raise TypeError(f"constraints must be a mapping of names, got {given!r}")
-        y = self.problem.encode_outcome(row.get("objective"), {**dict.fromkeys(self.problem.constraints), **given})
-        if np.isnan(y).all():
-            raise ValueError("objective and constraints are all missing; there is nothing to learn")
-        return np.concatenate([theta, z]), y
-
-    def _noise_std(self, output: int) -> tuple[float | None, bool]:
-        """Return the noise of an output and whether it was stated by the user."""
-        stated = [c.noise for c in self.problem.constraints.values()][output - 1]
-        return stated, stated is not None
-
-    def _unmeasured_bound(self, index: int, steps: list[Step], alpha: float) -> tuple[float, str, bool] | None:
-        """Return the posterior's bound on the sum of g over unmeasured steps, its assumption and if it is sure."""
-        return None
-
-    def _posterior_bound(self, index: int, history: list[Step], delta: float) -> tuple[float | None, bool, str]:
-        """Return the posterior's bound on the average of g, whether it is guaranteed, and its assumption."""
-        return None, False, ""
-
-    def _observation_bound(
-        self, index: int, g: Array, history: list[Step], alpha: float
-    ) -> tuple[float | None, bool, str]:
-        limit = self.problem.limits[index]
-        noise_std, guaranteed = self._noise_std(limit.output)
-        known = ~np.isnan(g)
-        count, missing = int(known.sum()), int((~known).sum())
-        if not history or noise_std is None:
-            return None, False, ""
-        words = f"sub-Gaussian noise of standard deviation {noise_std:.3g} ({'stated' if guaranteed else 'estimated'})"
-        extra = 0.0
-        unmeasured = [step for step, k in zip(history, known, strict=True) if not k]
-        worst = self.problem.constraints[limit.constraint].worst
-        if worst is not None:
-            extra = sum(limit.sign * (worst - step.limits[index]) for step in unmeasured)
-            words += f", {missing} unmeasured steps at the stated worst value {worst:.6g}" if missing else ""
-        else:
-            # Shared always, so that it does not depend on what happens whether the noise may err by all of alpha.
-            alpha, spare = MEASURED_SHARE * alpha, (1.0 - MEASURED_SHARE) * alpha
-            if missing:
-                bound = self._unmeasured_bound(index, unmeasured, spare)
-                if bound is None:
-                    return None, False, ""
-                extra, more, sure = bound
-                words += f", {missing} unmeasured steps by the posterior's bound ({more})"
-                guaranteed = guaranteed and sure
-        planned = float(self.horizon or 1000)
-        noise = float(noise_boundary(count, noise_std, alpha, planned)) if count else 0.0
-        return (float(g[known].sum()) + noise + extra) / len(g), guaranteed, words

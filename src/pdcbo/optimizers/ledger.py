@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from pdcbo.problem import Array, Limit, Problem, Scalar
+from pdcbo.problem import Array, Limit, Scalar
 
 PENDING, TOLD, UNMEASURED, DROPPED = "pending", "told", "unmeasured", "dropped"
 
@@ -186,17 +186,6 @@ class Ledger:
     def history(self) -> list[Step]:
         """The steps that count, in order."""
         return [self.steps[i] for i in self.counted]
-
-    def limit_values(self, problem: Problem) -> Array:
-        """Return g of the steps that count, shape (t, N), NaN = not measured."""
-        history = self.history()
-        values = np.full((len(history), len(problem.limits)), np.nan)
-        for t, step in enumerate(history):
-            values[t] = [
-                limit.sign * (step.y[limit.output] - bound)
-                for limit, bound in zip(problem.limits, step.limits, strict=True)
-            ]
-        return values
 
     def state(self) -> dict[str, Any]:
         """Return the book as JSON data."""

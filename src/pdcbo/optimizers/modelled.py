@@ -13,6 +13,7 @@ import numpy as np
 from pdcbo.certificates import mean_norm, summed_posterior
 from pdcbo.confidence import beta_sqrt, largest_variance, lower_bound, upper_bound
 from pdcbo.models import Model, Models
+from pdcbo.optimizers.assurance import GBound
 from pdcbo.optimizers.base import Bounds, Optimizer
 from pdcbo.optimizers.ledger import Step, measured
 from pdcbo.problem import Array, Problem, Values, as_positive, as_whole
@@ -142,8 +143,9 @@ class ModelBased(Optimizer):
 
     # Certificate
 
-    def _noise_std(self, output: int) -> tuple[float | None, bool]:
-        stated, is_stated = super()._noise_std(output)
+    def noise_std(self, output: int) -> tuple[float | None, bool]:
+        """Return the noise of a constraint quantity, stated or else learned, and whether the user stated it."""
+        stated, is_stated = super().noise_std(output)
         if is_stated:
             return stated, True
         return (self.models.hyper[output].noise_std if len(self.models.rows[output]) >= 10 else None), False
@@ -152,7 +154,7 @@ class ModelBased(Optimizer):
         """Return Lemma 1's beta^(1/2) in standardised units with its assumption."""
         posterior, column = self.models.posterior(output)
         h = self.models.hyper[output]
-        noise_std, stated = self._noise_std(output)
+        noise_std, stated = self.noise_std(output)
         if self.norm_bounds is not None and math.isfinite(self.norm_bounds[output]):
             norm, guaranteed = self.norm_bounds[output] / h.scale, stated
             words = f"RKHS norm at most {self.norm_bounds[output]:.3g} (stated)"
@@ -165,7 +167,7 @@ class ModelBased(Optimizer):
         beta = beta_sqrt(norm, sigma, h.noise_var, gain, max(self.models.q - 1, 1), delta)
         return beta, words, guaranteed and self.models.specs[output].length_scales is not None
 
-    def _sum_bound(self, index: int, points: Array, bounds: list[float], delta: float) -> tuple[float, str, bool]:
+    def _sum_bound(self, index: int, points: Array, bounds: list[float], delta: float) -> GBound:
         """Return Lemma 1's bound on the sum of g over points, against the given limits."""
         limit = self.problem.limits[index]
         beta, words, guaranteed = self._lemma_beta(limit.output, delta)
@@ -175,14 +177,14 @@ class ModelBased(Optimizer):
         total = float(h.prior_mean(points).sum()) + h.scale * mean
         return limit.sign * (total - sum(bounds)) + beta * h.scale * std, words, guaranteed
 
-    def _posterior_bound(self, index: int, history: list[Step], delta: float) -> tuple[float | None, bool, str]:
+    def _posterior_bound(self, index: int, history: list[Step], delta: float) -> GBound | None:
         if not history or not self.models.rows[self.problem.limits[index].output]:
-            return None, False, ""
+            return None
         points = np.array([step.x for step in history])
         value, words, guaranteed = self._sum_bound(index, points, [s.limits[index] for s in history], delta)
-        return value / len(history), guaranteed, words
+        return value / len(history), words, guaranteed
 
-    def _unmeasured_bound(self, index: int, steps: list[Step], alpha: float) -> tuple[float, str, bool] | None:
+    def _unmeasured_bound(self, index: int, steps: list[Step], alpha: float) -> GBound | None:
         if not self.models.rows[self.problem.limits[index].output]:
             return None
         points, bounds = np.array([step.x for step in steps]), [step.limits[index] for step in steps]

@@ -179,17 +179,7 @@ class TheoremSetting(PaperSetting):
         optimizer = self.optimizer
         outputs = [limit.output for limit in optimizer.problem.limits]
         gains = [gain(horizon) for gain in self._gains]
-        betas = [
-            beta_sqrt(
-                optimizer.norm_bounds[i],  # type: ignore[index]
-                optimizer._noise_std(i)[0] or h.noise_std if i else h.noise_std,
-                h.noise_var,
-                gains[i],
-                optimizer.models.q,
-                optimizer.delta,
-            )
-            for i, h in enumerate(optimizer.models.hyper)
-        ]
+        betas = self._betas(gains)
         return theorem_constants(
             horizon,
             np.array([optimizer.norm_bounds[i] for i in outputs]),  # type: ignore[index]
@@ -215,20 +205,8 @@ class TheoremSetting(PaperSetting):
 
     def beta_sqrt(self) -> Array:
         """Return beta^(1/2) of equation (8) with the information gain of the points visited."""
-        optimizer = self.optimizer
-        return np.array(
-            [
-                beta_sqrt(
-                    optimizer.norm_bounds[i],  # type: ignore[index]
-                    optimizer._noise_std(i)[0] or h.noise_std if i else h.noise_std,
-                    h.noise_var,
-                    optimizer.models.information_gain(i),
-                    optimizer.models.q,
-                    optimizer.delta,
-                )
-                for i, h in enumerate(optimizer.models.hyper)
-            ]
-        )
+        models = self.optimizer.models
+        return np.array(self._betas([models.information_gain(i) for i in range(models.q)]))
 
     def notes(self) -> list[str]:
         """Say where Theorem 1 applies, and from which horizon on it would."""
@@ -244,3 +222,18 @@ class TheoremSetting(PaperSetting):
                 f"of {constants.horizon}; it needs {'more than 1e15' if needed is None else f'{needed:.3g}'} steps"
             )
         return said
+
+    def _betas(self, gains: list[float]) -> list[float]:
+        """Return beta^(1/2) of every output for given information gains."""
+        optimizer = self.optimizer
+        return [
+            beta_sqrt(
+                optimizer.norm_bounds[i],  # type: ignore[index]
+                optimizer.noise_std(i)[0] or h.noise_std if i else h.noise_std,
+                h.noise_var,
+                gains[i],
+                optimizer.models.q,
+                optimizer.delta,
+            )
+            for i, h in enumerate(optimizer.models.hyper)
+        ]

@@ -58,9 +58,8 @@ class StudyCore:
         """Return the noise level of each output: stated, or as the models last estimated it; no model is waited for."""
         problem = self._current().book.problem
         stated = [None, *(c.noise for c in problem.constraints.values())]
-        self._noise = self._follower.peek(
-            lambda o: [o._noise_std(i)[0] if i else None for i in range(len(stated))]
-        ) or (self._noise)
+        learned = self._follower.peek(lambda o: [o.noise_std(i)[0] if i else None for i in range(len(stated))])
+        self._noise = learned or self._noise
         return [s if s is not None else e for s, e in zip(stated, self._noise or [None] * len(stated), strict=True)]
 
     def prepare(self) -> None:
