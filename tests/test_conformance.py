@@ -75,9 +75,7 @@ def test_contract(optimizer: type[pdcbo.Optimizer], plant: SimulatedPlant) -> No
     assert tuner.name in str(tuner.summary())
 
 
-def test_state_goes_through_json_and_back_bit_for_bit(
-    optimizer: type[pdcbo.Optimizer], plant: SimulatedPlant
-) -> None:
+def test_state_goes_through_json_and_back_bit_for_bit(optimizer: type[pdcbo.Optimizer], plant: SimulatedPlant) -> None:
     tuner = optimizer(plant.problem, horizon=20, seed=3)
     live(tuner, plant)
     again = optimizer.restore(json.loads(json.dumps(tuner.state())))

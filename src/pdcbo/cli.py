@@ -95,9 +95,7 @@ def reproduce_command(
 
 
 @app.command("rates")
-def rates_command(
-    seeds: Seeds = 10, quick: Quick = False, workers: Workers = None, out: Out = Path("rates")
-) -> None:
+def rates_command(seeds: Seeds = 10, quick: Quick = False, workers: Workers = None, out: Out = Path("rates")) -> None:
     """Measure how the regret grows with the horizon, against the paper's Table I."""
     from pdcbo.experiment.rates import rates
 

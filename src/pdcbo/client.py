@@ -229,7 +229,8 @@ def connect(
         if problem is None:
             remote.status()
         else:
-            known: dict[str, Any] = {k: options.pop(k) for k in ("optimizer", "horizon", "seed", "delta") if k in options}
+            names = ("optimizer", "horizon", "seed", "delta")
+            known: dict[str, Any] = {name: options.pop(name) for name in names if name in options}
             guards = options.pop("guards", None)
             if guards is not None:
                 known["guards"] = guards.to_json() if isinstance(guards, Guards) else as_json_values(guards, "guards")
