@@ -53,13 +53,14 @@ def test_value_is_the_log_posterior_of_the_docstring() -> None:
     """-log p = 1/2 log|C| + (n + 2a + 2)/2 log(2b + e'C^-1 e) + priors, up to a constant, by plain linear algebra."""
     rng = np.random.default_rng(6)
     X, y = rng.random((12, 2)), rng.normal(size=12)
-    kernel = Kernel((Factor("squared-exponential", (0, 1), (1.0, 1.0)),))
+    families = ("squared-exponential", "matern-5/2")
+    kernel = Kernel(tuple(Factor(family, (j,), (1.0,)) for j, family in enumerate(families)))
     priors = Priors()
     objective = _Likelihood(X, y, kernel, priors, None)
 
     def plain(p: Array) -> float:
         scaled = kernel.with_length_scales(np.exp(p[:2]))
-        H = X - 0.5
+        H = X[:, 1:] - 0.5  # the context's column only
         C = scaled.matrix(X, X) + priors.trend**2 * H @ H.T + np.exp(p[2]) * np.eye(12)
         inverse = np.linalg.inv(C)
         mean = inverse.sum(axis=0) @ y / inverse.sum()

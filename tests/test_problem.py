@@ -152,8 +152,8 @@ def test_limits_can_change_and_the_rest_stays() -> None:
         ({"parameters": {"a": (0, 1, 2)}}, TypeError, r"parameters\['a'\] must be \(lo, hi\), Real, Integer or Choice"),
         ({"parameters": {"a": 3}}, TypeError, r"parameters\['a'\] must be"),
         ({"parameters": [("a", (0, 1))]}, TypeError, "parameters must be a mapping"),
-        ({"parameters": {"": (0, 1)}}, TypeError, "parameters: a name must be a non-empty string, got ''"),
-        ({"parameters": {3: (0, 1)}}, TypeError, "parameters: a name must be a non-empty string, got 3"),
+        ({"parameters": {"": (0, 1)}}, ValueError, "parameters: a name must not be empty, got ''"),
+        ({"parameters": {3: (0, 1)}}, TypeError, "parameters: a name must be a string, got 3"),
         ({"context": {"a": (0, 1)}}, ValueError, r"context\['a'\]: the name is taken by parameters"),
         ({"constraints": {"a": 1}}, ValueError, r"constraints\['a'\]: the name is taken by parameters"),
         (

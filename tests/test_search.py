@@ -169,10 +169,10 @@ def test_grids() -> None:
 def test_ties_go_to_the_centre_or_to_chance() -> None:
     candidates = np.linspace(0, 1, 5)[:, None]
     rng = np.random.default_rng(0)
-    assert lowest(np.zeros(5), candidates, rng) == 2
-    chosen = {lowest(np.array([0.0, 1.0, 0.0, 1.0, 1.0]), candidates, rng) for _ in range(50)}
+    assert lowest(np.zeros(5), candidates, lambda: rng) == 2
+    chosen = {lowest(np.array([0.0, 1.0, 0.0, 1.0, 1.0]), candidates, lambda: rng) for _ in range(50)}
     assert chosen == {0, 2}
-    assert lowest(np.array([3.0, 1.0, 2.0, 1.5, 9.0]), candidates, rng) == 1
+    assert lowest(np.array([3.0, 1.0, 2.0, 1.5, 9.0]), candidates, lambda: rng) == 1
 
 
 @pytest.mark.parametrize("candidates", [None, 0])

@@ -22,9 +22,7 @@ def theorem_horizon(family: str, norm: float, margin: float, half: float = 2.0) 
         margin: the Slater margin xi.
         half: half the width of the box of theta and z.
     """
-    problem = Problem(
-        {"theta": (-half, half)}, {"z": (-half, half)}, {"g": Constraint(upper=0.0, noise=NOISE)}
-    )
+    problem = Problem({"theta": (-half, half)}, {"z": (-half, half)}, {"g": Constraint(upper=0.0, noise=NOISE)})
     length = half if family == "linear" else 1.0
     tuner = PDCBO(
         problem,

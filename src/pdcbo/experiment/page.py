@@ -90,7 +90,8 @@ the run adds {100 * pdcbo["second_half"]:.0f} % of it. Its cumulative constraint
 def _figure1_differs(facts: Facts) -> str:
     rows, printed = facts["rows"], facts["published"]
     cei, safe = rows["CEI"], rows["SafeOpt"]
-    words = [f"""\
+    words = [
+        f"""\
 **What differs, and why.**
 
 - *The functions.* The published ones interpolate 10 x 10 samples over the box, 2.2 apart, where the length scale is
@@ -98,7 +99,8 @@ def _figure1_differs(facts: Facts) -> str:
   use the latter.
 - *CEI.* In its proper form, with standard deviations and an incumbent of its own for every context, CEI has a regret
   of {cei["regret"]:.0f}, not {printed["cei"]["regret"]:.0f}, and keeps its constraint ({cei["constraint"]:.0f}): it
-  wants every step feasible, so its average is far below the limit."""]
+  wants every step feasible, so its average is far below the limit."""
+    ]
     if "CEI, as published" in rows:
         flawed = rows["CEI, as published"]
         words.append(f"""\

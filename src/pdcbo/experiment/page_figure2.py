@@ -79,11 +79,13 @@ def _reading(facts: Facts) -> str:
     rows = facts["rows"]
     pdcbo, cei, safe = (rows[k] for k in NAMES)
     better = "loses to" if pdcbo["cost"] > cei["cost"] else "beats"
-    words = [f"""\
+    words = [
+        f"""\
 **What this says.** With the right signs and CEI in its proper form, PDCBO with the paper's constants reaches
 {100 * pdcbo["share"]:.0f} % of the per-step optimum and {better} CEI ({100 * cei["share"]:.0f} %).
 {100 * pdcbo["unsafe_share"]:.0f} % of its steps exceed a limit. SafeOpt explores by its rule and pays for it
-({100 * safe["share"]:.0f} %)."""]
+({100 * safe["share"]:.0f} %)."""
+    ]
     if "PDCBO, eta = 1/sqrt(T)" in rows:
         slow = rows["PDCBO, eta = 1/sqrt(T)"]
         words.append(f"""\

@@ -95,9 +95,7 @@ def fit_exponent(horizons: Sequence[int], totals: Array, seed: int = 0) -> tuple
     return centre, float(low), float(high)
 
 
-def rates(
-    seeds: int, out: Path, *, quick: bool = False, workers: int | None = None, bar: Callable[[str], Any]
-) -> str:
+def rates(seeds: int, out: Path, *, quick: bool = False, workers: int | None = None, bar: Callable[[str], Any]) -> str:
     """Run the study, draw `figures/rates`, write `rates.md` and `tables/rates.json`, and return the text."""
     from pdcbo.experiment.horizons import horizon_table
 
@@ -119,8 +117,10 @@ def rates(
         }  # fmt: skip
     draw(found, out / "figures" / "rates")
     text = reflow(_text(found, seeds, horizon_table()))
-    for path, content in ((out / "rates.md", text), (out / "tables" / "rates.json", json.dumps(found, indent=1) +
-    "\n")):
+    for path, content in (
+        (out / "rates.md", text),
+        (out / "tables" / "rates.json", json.dumps(found, indent=1) + "\n"),
+    ):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content)
     return text

@@ -92,9 +92,10 @@ def _listed(folder: Path) -> list[str]:
 
 def _pool(jobs: list[Job], out: Path, workers: int) -> Iterator[tuple[Job, BaseException | None]]:
     """Yield each job as it ends, with its error if it has one."""
-    with _one_thread(), ProcessPoolExecutor(
-        min(workers, len(jobs)), mp_context=multiprocessing.get_context("spawn")
-    ) as pool:
+    with (
+        _one_thread(),
+        ProcessPoolExecutor(min(workers, len(jobs)), mp_context=multiprocessing.get_context("spawn")) as pool,
+    ):
         running: dict[Future[None], Job] = {pool.submit(run_and_keep, job, out): job for job in jobs}
         try:
             while running:

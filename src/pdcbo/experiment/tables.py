@@ -1,7 +1,7 @@
 """Tables of results: Parquet by DuckDB in and out, and what a comparison comes to.
 
-    Table    column -> (n,) array; one row a step
-    curves   (runs, T) or (runs, T, N), one row a run, in the order of seeds
+Table    column -> (n,) array; one row a step
+curves   (runs, T) or (runs, T, N), one row a run, in the order of seeds
 """
 
 from __future__ import annotations
