@@ -221,3 +221,13 @@ def test_summed_posterior_equals_the_dense_formula() -> None:
     assert mean_norm(posterior, 0) == pytest.approx(np.sqrt(alpha @ kernel.matrix(X, X) @ alpha), rel=1e-9)
     # far below adding up the widths of single points
     assert std < 0.5 * posterior.predict(P)[1].sum()
+
+
+def test_the_normal_distribution_function_is_scipys():
+    from scipy.special import ndtr
+
+    from pdcbo.normal import cdf
+
+    x = np.linspace(-30.0, 10.0, 400).reshape(20, 20)
+    np.testing.assert_allclose(cdf(x), ndtr(x), rtol=1e-12)
+    assert float(cdf(np.float64(0.0))) == 0.5

@@ -27,9 +27,9 @@ from math import log, sqrt
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr
 
 from pdcbo.gp import Posterior
+from pdcbo.normal import cdf
 from pdcbo.problem import Array
 
 
@@ -89,7 +89,7 @@ def noise_boundary(count: Array | float, noise_std: float, alpha: float, planned
     ratio = np.log1p(np.asarray(count, dtype=float) / rho)
     s = np.sqrt(2.0 * log(1.0 / alpha) + ratio)
     for _ in range(20):  # a contraction: Phi moves between 1/2 and 1 only
-        s = np.sqrt(np.maximum(2.0 * np.log(1.0 / (2.0 * alpha * ndtr(s))) + ratio, 0.0))
+        s = np.sqrt(np.maximum(2.0 * np.log(1.0 / (2.0 * alpha * cdf(s))) + ratio, 0.0))
     return np.asarray(noise_std * np.sqrt(np.asarray(count, dtype=float) + rho) * s)
 
 

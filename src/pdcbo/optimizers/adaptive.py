@@ -27,8 +27,8 @@ from math import pi, sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import ndtr
 
+from pdcbo.normal import cdf
 from pdcbo.optimizers.settings import Setting
 from pdcbo.problem import Array
 from pdcbo.search import Score
@@ -98,7 +98,7 @@ class AdaptiveSetting(Setting):
             if not best:
                 best.append(float(m.min()))
             u = (best[0] - m) / s
-            improvement = s * (u * ndtr(u) + np.exp(-0.5 * u * u) / sqrt(2.0 * pi))
+            improvement = s * (u * cdf(u) + np.exp(-0.5 * u * u) / sqrt(2.0 * pi))
             return np.asarray(m - worth * improvement)
 
         return expected_total
