@@ -118,7 +118,11 @@ def definition(rng: np.random.Generator, tuner: Optimizer) -> Case:
         return lambda: Problem(**{**valid, group: pick(rng, NOT_MAPPINGS)}), (TypeError,), group
     if how == "name":
         bad = pick(rng, ["", "  ", 3, None, ("a",), 1.5, True, b"a"])
-        return lambda: Problem(**{**valid, group: {bad: valid[group][name]}}), (TypeError,), group
+        return (
+            lambda: Problem(**{**valid, group: {bad: valid[group][name]}}),
+            (ValueError if isinstance(bad, str) else TypeError,),
+            group,
+        )
     if how == "twice":
         taken = pick(rng, [n for n in ("a", "z", "g", "objective") if n != name])
         return (

@@ -81,6 +81,30 @@ def test_a_missing_extra_is_named(tmp_path: Path, missing: str) -> None:
     assert 'pip install "pdcbo[experiments]"' in done.stderr
 
 
+def without(missing: str, code: str) -> str:
+    """Return what Python says at the end of a script, with a module missing."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.modules[{missing!r}] = None; {code}"],
+        capture_output=True, text=True, env=ENVIRONMENT, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    ("missing", "code"),
+    [
+        ("fastapi", "sys.argv = ['pdcbo', 'serve', '--store', STORE]; import pdcbo.cli; pdcbo.cli.main()"),
+        ("httpx", "import pdcbo; pdcbo.connect('http://127.0.0.1:1', 'study')"),
+        ("psycopg", "import pdcbo; pdcbo.Study.open('postgresql://nobody@127.0.0.1:1/nothing', 'study')"),
+    ],
+)
+def test_what_the_service_needs_is_named(tmp_path: Path, missing: str, code: str) -> None:
+    said = without(missing, code.replace("STORE", repr(f"sqlite:///{tmp_path}/plant.db")))
+    assert missing in said
+    assert 'pip install "pdcbo[service]"' in said
+
+
 def test_the_command_starts_itself_again_with_one_thread() -> None:
     environment = {k: v for k, v in ENVIRONMENT.items() if not k.endswith("_NUM_THREADS")}
     done = subprocess.run(

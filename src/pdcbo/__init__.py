@@ -42,7 +42,10 @@ def __getattr__(name: str) -> Any:
 
         return Study
     if name == "connect":
-        from pdcbo.client import connect
-
+        try:
+            from pdcbo.client import connect
+        except ModuleNotFoundError as error:
+            words = f'pdcbo.connect needs {error.name}; install it with: pip install "pdcbo[service]"'
+            raise ModuleNotFoundError(words, name=error.name) from None
         return connect
     raise AttributeError(f"module 'pdcbo' has no attribute {name!r}")

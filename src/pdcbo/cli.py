@@ -14,6 +14,10 @@ try:
 except ModuleNotFoundError:
     sys.exit('the pdcbo command needs more than the library; install it with: pip install "pdcbo[experiments]"')
 
+from pdcbo.service.commands import register
+
+SERVICE_NEEDS = ("fastapi", "starlette", "pydantic", "uvicorn", "httpx", "plotly", "psycopg")
+
 app = typer.Typer(
     help="Tune running systems online: low cost, with every constraint met on average.",
     no_args_is_help=True,
@@ -155,24 +159,7 @@ def _bar(title: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda finished, total: progress.update(task, completed=finished, total=total)
 
 
-def _register_service() -> None:
-    """Add the service's commands, if what they need is installed."""
-    try:
-        from pdcbo.service.commands import register
-    except ModuleNotFoundError as error:
-        missing = str(error.name)
-
-        @app.command("serve", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
-        def serve() -> None:
-            """Run the service (not installed)."""
-            typer.echo(f'{missing} is not installed; install it with: pip install "pdcbo[service]"', err=True)
-            raise typer.Exit(1)
-
-        return
-    register(app)
-
-
-_register_service()
+register(app)
 
 
 def main() -> None:
@@ -187,7 +174,8 @@ def main() -> None:
     try:
         app()
     except ModuleNotFoundError as error:
-        sys.exit(f'{error.name} is not installed; install it with: pip install "pdcbo[experiments]"')
+        extra = "service" if str(error.name).split(".")[0] in SERVICE_NEEDS else "experiments"
+        sys.exit(f'{error.name} is not installed; install it with: pip install "pdcbo[{extra}]"')
     except (ValueError, TypeError, RuntimeError) as error:
         sys.exit(f"pdcbo: {error}")
 

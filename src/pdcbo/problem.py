@@ -164,8 +164,10 @@ class Problem:
         for group in ("parameters", "context", "constraints"):
             mapping = _mapping(getattr(self, group), group)
             for name in mapping:
-                if not isinstance(name, str) or not name.strip():
-                    raise TypeError(f"{group}: a name must be a non-empty string, got {name!r}")
+                if not isinstance(name, str):
+                    raise TypeError(f"{group}: a name must be a string, got {name!r}")
+                if not name.strip():
+                    raise ValueError(f"{group}: a name must not be empty, got {name!r}")
                 if name in seen:
                     raise ValueError(f"{group}[{name!r}]: the name is taken by {seen[name]}; names must be unique")
                 seen[name] = group

@@ -213,8 +213,11 @@ class PostgresBackend(_Base):
     has_schema = "SELECT 1 WHERE to_regclass('schema_version') IS NOT NULL"
 
     def __init__(self, url: str, schema: int = VERSION) -> None:
-        import psycopg
-
+        try:
+            import psycopg
+        except ModuleNotFoundError as error:
+            words = f'a postgresql:// store needs {error.name}; install it with: pip install "pdcbo[service]"'
+            raise ModuleNotFoundError(words, name=error.name) from None
         super().__init__(url, schema)
         self.errors = (psycopg.Error,)
 
