@@ -191,7 +191,7 @@ class _Likelihood:
         self.a, self.b = priors.scale_shape, priors.scale_shape * float(np.var(y))
         ones = kernel.with_length_scales([1.0] * len(kernel.columns))
         self.terms = [
-            [-f._products(X, X, c) if f.family == "linear" else f.squared_distances(X, X, c) for c in f.columns]
+            [-f.products(X, X, c) if f.family == "linear" else f.squared_distances(X, X, c) for c in f.columns]
             for f in ones.factors
         ]
 

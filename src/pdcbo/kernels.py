@@ -105,7 +105,8 @@ class Factor:
         scaled *= scaled
         return scaled
 
-    def _products(self, A: Array, B: Array, column: int) -> Array:
+    def products(self, A: Array, B: Array, column: int) -> Array:
+        """Return (x_j - 1/2)(x'_j - 1/2) / l_j^2 for one column j, shape (n, m); a choice gives 1 / l_j^2 where equal."""
         scale = self.length_scales[self.columns.index(column)]
         a, b = A[:, column, None], B[None, :, column]
         if column in self.choices:
@@ -113,7 +114,7 @@ class Factor:
         return ((a - 0.5) / scale) * ((b - 0.5) / scale)
 
     def _total(self, A: Array, B: Array) -> Array:
-        term = self._products if self.family == "linear" else self.squared_distances
+        term = self.products if self.family == "linear" else self.squared_distances
         if not self.columns:
             return np.zeros((len(A), len(B)))
         total = term(A, B, self.columns[0])
@@ -137,7 +138,7 @@ class Factor:
     def length_gradients(self, A: Array) -> list[Array]:
         """Return d phi(A, A) / d log l_j for each of its columns, each of shape (n, n)."""
         if self.family == "linear":
-            return [-2.0 * self._products(A, A, column) for column in self.columns]
+            return [-2.0 * self.products(A, A, column) for column in self.columns]
         total = self._total(A, A)
         phi, slope = STATIONARY[self.family]
         s = slope(total, phi(total))
