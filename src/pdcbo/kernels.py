@@ -106,7 +106,7 @@ class Factor:
         return scaled
 
     def products(self, A: Array, B: Array, column: int) -> Array:
-        """Return (x_j - 1/2)(x'_j - 1/2) / l_j^2 for one column j, shape (n, m); a choice gives 1 / l_j^2 where equal."""
+        """Return (x_j - 1/2)(x'_j - 1/2) / l_j^2 for one column j, (n, m); of a choice, 1 / l_j^2 where it is equal."""
         scale = self.length_scales[self.columns.index(column)]
         a, b = A[:, column, None], B[None, :, column]
         if column in self.choices:
