@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import blas, lapack
 
+from pdcbo import lapack
 from pdcbo.kernels import Factor, Kernel
 from pdcbo.problem import Array
 
@@ -121,7 +121,7 @@ class Features:
         """Return phi_j' H phi_j for each candidate, shape (M,); only half of the symmetric H is multiplied."""
         H = H.copy()
         np.fill_diagonal(H, 0.5 * np.diagonal(H))
-        half = blas.dtrmm(2.0, H.T, self.phi.T).T
+        half = lapack.dtrmm(2.0, H.T, self.phi.T).T
         return np.einsum("jr,jr->j", half, self.phi)  # type: ignore[no-any-return]
 
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.linalg import lapack
 
+from pdcbo import lapack
 from pdcbo.kernels import STATIONARY, Kernel
 from pdcbo.problem import Array
 

@@ -13,8 +13,8 @@ is given whole rows of it with their true length (the leading dimension), so tha
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import lapack
 
+from pdcbo import lapack
 from pdcbo.kernels import Kernel
 from pdcbo.problem import Array
 
