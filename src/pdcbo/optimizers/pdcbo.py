@@ -43,9 +43,9 @@ class PDCBO(ModelBased):
         horizon: the number of steps planned, None for endless operation.
         seed: see `Optimizer`.
         delta: see `Optimizer`.
-        setting: "default", "paper" (the constants of its experiments) or "theorem" (Theorem 1; needs `models`,
-            `norm_bounds`, `slater_margin` and a horizon).
-        eta: the step of the dual; the default setting reads it in standardised units, the others in plant units.
+        setting: "default" (nothing to choose), "standard" (Algorithm 1 in standardised units), "paper" (the constants
+            of its experiments) or "theorem" (Theorem 1; needs `models`, `norm_bounds`, `slater_margin` and a horizon).
+        eta: the step of the dual; "default" and "standard" read it in standardised units, the others in plant units.
         slack: epsilon, likewise.
         initial_queue: lambda_1, likewise.
         signal: what the queue moves by: "lower" (the paper), "mean" or "observed".
