@@ -87,5 +87,6 @@ def test_the_adversary_alternates_between_opposite_corners_in_doubling_blocks() 
 def test_unknown_sequences_and_steps_are_refused() -> None:
     with pytest.raises(ValueError, match="contexts must be one of"):
         ContextPath("sideways", 1, 0)
-    with pytest.raises(ValueError, match="count from 1"):
-        ContextPath("uniform", 1, 0)(0)
+    with pytest.raises(ValueError, match="t must be at least 0"):
+        ContextPath("uniform", 1, 0)(-1)
+    assert ContextPath("uniform", 2, 0)(0).shape == (2,)  # the context before the first step

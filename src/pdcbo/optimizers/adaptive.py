@@ -61,9 +61,17 @@ class AdaptiveSetting(Setting):
     ) -> None:
         super().__init__(optimizer, eta, slack, initial_queue, slater_margin)
         self.phi = np.zeros(self.limits)
-        self.spread = np.ones(self.limits + 1)
+        self.solved_spread: Array | None = None
         self.unreachable: list[int] = []
         self.next_solve = 3
+
+    @property
+    def spread(self) -> Array:
+        """The spreads of f and of each g over the parameters, (1 + N,); the models' scales until they are known."""
+        if self.solved_spread is not None:
+            return self.solved_spread
+        objective_scale, scales = self.scales()
+        return np.array([objective_scale, *scales])
 
     def price(self) -> Array:
         """Return phi + eta [B]+ in plant units, (N,)."""
@@ -122,7 +130,7 @@ class AdaptiveSetting(Setting):
         """Return what was learned beside the models, as JSON data."""
         return {
             "phi": self.phi.tolist(),
-            "spread": self.spread.tolist(),
+            "spread": None if self.solved_spread is None else self.solved_spread.tolist(),
             "unreachable": list(self.unreachable),
             "next_solve": self.next_solve,
         }
@@ -130,7 +138,7 @@ class AdaptiveSetting(Setting):
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take over what `state` returned."""
         self.phi = np.array(state["phi"], dtype=float)
-        self.spread = np.array(state["spread"], dtype=float)
+        self.solved_spread = None if state["spread"] is None else np.array(state["spread"], dtype=float)
         self.unreachable = [int(i) for i in state["unreachable"]]
         self.next_solve = int(state["next_solve"])
 
@@ -164,7 +172,7 @@ class AdaptiveSetting(Setting):
         table = optimizer.models.mean_table(self._thetas(), recent)
         f = table[0]
         g = np.stack([limit.sign * (table[limit.output] - limit.bound) for limit in problem.limits], axis=-1)
-        self.spread = np.array([_spread(f), *(_spread(g[..., i]) for i in range(self.limits))])
+        self.solved_spread = np.array([_spread(f), *(_spread(g[..., i]) for i in range(self.limits))])
         g = g - self._budget(g, f)
         largest = LARGEST_PRICE * self.spread[0] / self.spread[1:]
         phi = np.minimum(self.phi, largest)

@@ -342,8 +342,11 @@ class Optimizer(Assurance, ABC):
             delta=state["delta"],
             **state["settings"],
         )
-        optimizer.ledger = Ledger.restore(state["ledger"])
-        optimizer._restore_extra(state["extra"])
+        try:
+            optimizer.ledger = Ledger.restore(state["ledger"])
+            optimizer._restore_extra(state["extra"])
+        except (KeyError, IndexError, TypeError) as error:
+            raise ValueError(f"state is damaged below 'ledger' or 'extra': {error!r}") from error
         return optimizer
 
     # Inside

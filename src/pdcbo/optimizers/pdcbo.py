@@ -47,14 +47,14 @@ class PDCBO(ModelBased):
             of its experiments) or "theorem" (Theorem 1; needs `models`, `norm_bounds`, `slater_margin` and a horizon).
         eta: the step of the dual; "default" and "standard" read it in standardised units, the others in plant units.
         slack: epsilon, likewise.
-        initial_queue: lambda_1, likewise.
+        initial_queue: lambda_1, likewise; the default starts from the models and has no use for it.
         signal: what the queue moves by: "lower" (the paper), "mean" or "observed".
         doubling: with horizon None, restart with doubled horizons from this one on (the paper's remark): the queue and
             the constants start anew, the data are kept.
         slater_margin: xi of Assumption 5, in plant units.
         models: see `ModelBased`.
         candidates: see `ModelBased`.
-        beta_sqrt: see `ModelBased`.
+        beta_sqrt: see `ModelBased`; in the default it widens the bounds that are reported, not the search.
         norm_bounds: see `ModelBased`.
 
     Late and missing feedback and the dual: the queue moves once for every step that counts, when it is told, however

@@ -94,10 +94,12 @@ class ContextPath:
         self._blocks: list[Array] = []
 
     def __call__(self, t: int) -> Array:
-        """Return the context (n_z,) of step t = 1, 2, ..."""
+        """Return the context (n_z,) of step t = 1, 2, ..., or with t = 0 the one before the first step."""
         t = as_whole(t, "t")
-        if t < 1:
-            raise ValueError(f"steps count from 1, got t = {t!r}")
+        if t < 0:
+            raise ValueError(f"t must be at least 0, got {t!r}")
+        if t == 0:
+            return self._start
         block, i = divmod(t - 1, BLOCK)
         while len(self._blocks) <= block:
             steps = np.arange(1.0, BLOCK + 1.0) + BLOCK * len(self._blocks)
