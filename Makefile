@@ -35,10 +35,10 @@ suite: .make/experiments
 KNOWN = {'kernel': 'squared-exponential', 'length_scales': 1.0, 'variance': 2.0, 'noise_var': 0.0025}
 results: .make/experiments
 	$(BIN)/pdcbo compare gp-sample --seeds 50 --first-seed 1000 --steps 500 --out runs/results/gp-sample \
-		--optimizers "pdcbo,pdcbo known kernel:pdcbo,pdcbo standard:pdcbo,cei" \
-		--option "pdcbo known kernel.models=$(KNOWN)" --option "pdcbo standard.setting=standard"
+		--optimizers "pdcbo,pdcbo known kernel:pdcbo,cei" \
+		--option "pdcbo known kernel.models=$(KNOWN)"
 	$(BIN)/pdcbo compare williams-otto --seeds 50 --first-seed 1000 --steps 300 --out runs/results/williams-otto \
-		--optimizers "pdcbo,pdcbo standard:pdcbo,cei" --option "pdcbo standard.setting=standard"
+		--optimizers "pdcbo,cei"
 	$(BIN)/python scripts/results.py runs/results docs
 
 rates: .make/experiments

@@ -11,7 +11,7 @@ INTRODUCTION = """# Results
 Made by `make results` and `make suite`, on seeds that no decision was developed on. Every step counts, nobody gets
 free samples, hyper-parameters are learned on the way, and nothing is set by hand unless the label says so. `pdcbo` is
 the default. On `gp-sample`, `pdcbo known kernel` is given the kernel the plants were drawn from, which shows what
-learning it costs; `pdcbo standard` is Algorithm 1 in standardised units with eta = 1/sqrt(T).
+learning it costs.
 
 """
 
