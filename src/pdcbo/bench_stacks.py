@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -117,7 +118,7 @@ class Plain:
             model.add(x, y[[i]])
 
 
-class Growing:
+class Growing(ABC):
     """Holds the data of the stacks below; they see a new array each step."""
 
     def __init__(self, setting: Setting, X: Array, Y: Array) -> None:
@@ -127,9 +128,9 @@ class Growing:
     def load(self) -> None:
         """Bring the models up to the data."""
 
+    @abstractmethod
     def predict(self, points: Array, function: int) -> tuple[Any, Any]:
         """Return mean and variance of one function."""
-        raise NotImplementedError
 
     def ask(self, z: Array) -> tuple[Array, Array]:
         """Return mean and std, (q, M) each."""
