@@ -52,8 +52,9 @@ class Hyperparameters:
     def standardise(self, x: Array, y: float) -> float:
         """Return (y - prior mean) / scale at one point, with the bits that `prior_mean` gives for many."""
         value = self.mean
-        for u, slope in zip(x.tolist(), self.slope, strict=False):
-            value += slope * (u - 0.5)
+        if self.slope:
+            for u, slope in zip(x.tolist(), self.slope, strict=True):
+                value += slope * (u - 0.5)
         return (y - value) / self.scale
 
     @property

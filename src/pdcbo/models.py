@@ -178,17 +178,18 @@ class Models:
         """Learn from one point; y (q,) holds NaN for what was not measured. Return the point's index."""
         index = self.n
         self._append(x, y)
-        measured = [i for i in range(self.q) if not math.isnan(y[i])]
-        for i in measured:
-            self.rows[i].append(index)
+        values = y.tolist()
+        missing = {i for i, value in enumerate(values) if math.isnan(value)}
+        for i, rows in enumerate(self.rows):
+            if i not in missing:
+                rows.append(index)
         if self._groups is not None:
-            missing = set(range(self.q)) - set(measured)
-            if any(missing.intersection(group) and not missing.issuperset(group) for group, _ in self._groups):
+            if missing and any(missing.intersection(g) and not missing.issuperset(g) for g, _ in self._groups):
                 self._groups = None
             else:
                 for group, posterior in self._groups:
                     if group[0] not in missing:
-                        posterior.add(x, np.array([self.hyper[i].standardise(x, y[i]) for i in group]))
+                        posterior.add(x, np.array([self.hyper[i].standardise(x, values[i]) for i in group]))
         self._refit()
         return index
 
@@ -207,24 +208,15 @@ class Models:
     def at(self, z: Array) -> tuple[Array, Array]:
         """Return mean and std, (q, M) each, of all candidates at one context."""
         assert self.candidates is not None
-        mean, std = np.empty((self.q, len(self.candidates))), np.empty((self.q, len(self.candidates)))
-        for group, posterior in self._posteriors():
-            group_mean, group_std = posterior.at(z)
-            self._unscale(group, group_mean, group_std, mean, std)
-        for i, h in enumerate(self.hyper):
-            mean[i] += h.mean
-            if h.slope:
-                slope = np.array(h.slope)
-                n_theta = self.problem.n_theta
-                mean[i] += (self.candidates - 0.5) @ slope[:n_theta] + (z - 0.5) @ slope[n_theta:]
+        mean, std = self._in_plant_units([(group, *posterior.at(z)) for group, posterior in self._posteriors()])
+        mean += self._means
+        for i, on_candidates, on_context in self._trends:
+            mean[i] += on_candidates + (z - 0.5) @ on_context
         return mean, std
 
     def predict(self, A: Array) -> tuple[Array, Array]:
         """Return mean and std, (q, m) each, at any points A (m, d)."""
-        mean, std = np.empty((self.q, len(A))), np.empty((self.q, len(A)))
-        for group, posterior in self._posteriors():
-            group_mean, group_std = posterior.posterior.predict(A)
-            self._unscale(group, group_mean, group_std, mean, std)
+        mean, std = self._in_plant_units([(group, *each.posterior.predict(A)) for group, each in self._posteriors()])
         for i, h in enumerate(self.hyper):
             mean[i] += h.prior_mean(A)
         return mean, std
@@ -295,11 +287,17 @@ class Models:
         self.hyper = [Hyperparameters.from_json(h) for h in state["hyper"]]
         self._groups = None
 
-    def _unscale(self, group: list[int], group_mean: Array, group_std: Array, mean: Array, std: Array) -> None:
-        for j, i in enumerate(group):
-            h = self.hyper[i]
-            np.multiply(group_mean[:, j], h.scale, out=mean[i])
-            np.multiply(group_std, h.scale, out=std[i])
+    def _in_plant_units(self, answers: list[tuple[list[int], Array, Array]]) -> tuple[Array, Array]:
+        """Return scale * mean, without the prior mean, and scale * std, (q, m) each, of what the groups answered."""
+        if len(answers) == 1:
+            _, mean, std = answers[0]
+            return np.multiply(mean.T, self._scales, order="C"), std * self._scales
+        both = np.empty((2, self.q, len(answers[0][1])))
+        for group, group_mean, group_std in answers:
+            for j, i in enumerate(group):
+                both[0, i], both[1, i] = group_mean[:, j], group_std
+        both *= self._scales
+        return both[0], both[1]
 
     def _append(self, x: Array, y: Array) -> None:
         if self.n == len(self._X):
@@ -341,7 +339,16 @@ class Models:
                 built = Posterior.build(h.kernel, h.noise_var, X[rows], targets)
                 candidates = np.empty((0, self.problem.n_theta)) if self.candidates is None else self.candidates
                 self._groups.append((group, CandidatePosterior(built, candidates)))
+            self._means = np.array([[h.mean] for h in self.hyper])
+            self._scales = np.array([[h.scale] for h in self.hyper])
+            self._trends = [] if self.candidates is None else self._slopes(self.candidates)
         return self._groups
+
+    def _slopes(self, candidates: Array) -> list[tuple[int, Array, Array]]:
+        """Return, of each output with a slope, what it adds to each candidate, (M,), and its context part, (n_z,)."""
+        n_theta, centred = self.problem.n_theta, candidates - 0.5
+        slopes = [(i, np.array(h.slope)) for i, h in enumerate(self.hyper) if h.slope]
+        return [(i, centred @ slope[:n_theta], slope[n_theta:]) for i, slope in slopes]
 
 
 def _model_for_each_output(problem: Problem, models: Model | Mapping[str, Model] | None) -> list[Model]:

@@ -60,8 +60,8 @@ def lowest(values: Array, candidates: Array, rng: Draw) -> int:
 
     Where everything ties, nothing is known, and the candidate nearest to the centre of the box is taken.
     """
-    low, high = float(values.min()), float(values.max())
-    tied = np.flatnonzero(values <= low + TIE * (high - low))
+    low, high = values.item(values.argmin()), values.item(values.argmax())
+    tied = (values <= low + TIE * (high - low)).nonzero()[0]
     if len(tied) == 1:
         return int(tied[0])
     if len(tied) == len(values):

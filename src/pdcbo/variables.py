@@ -29,8 +29,8 @@ def as_number(value: object, field_name: str) -> float:
         TypeError: it is not a Python or NumPy number (booleans are not numbers here).
         ValueError: it is not finite.
     """
-    if type(value) is float:
-        number = value
+    if isinstance(value, float):  # NumPy's own among them
+        number = float(value)
     else:
         if isinstance(value, np.ndarray) and value.ndim == 0:
             value = value.item()

@@ -155,13 +155,12 @@ class AdaptiveSetting(Setting):
         kernel = optimizer.models.hyper[0].kernel
         if not len(z) or not optimizer.models.n:
             return float(coming)
-        n_theta = optimizer.problem.n_theta
-        Z = optimizer.models.X[-500:].copy()
-        Z[:, :n_theta] = 0.0
-        here = np.concatenate([np.zeros(n_theta), z])[None]
-        factor = kernel.factors[-1]
-        norm = np.sqrt(factor.diagonal(Z) * factor.diagonal(here))
-        return float(coming * np.mean(np.abs(factor.matrix(Z, here)[:, 0]) / norm))
+        seen, factor = optimizer.models.X[-500:], kernel.factors[-1]  # the factor that looks at the context alone
+        here = np.concatenate([np.zeros(optimizer.problem.n_theta), z])[None]
+        likeness = factor.matrix(seen, here)[:, 0]
+        if factor.family == "linear":  # the others are correlations by themselves
+            likeness = np.abs(likeness) / np.sqrt(factor.diagonal(seen) * factor.diagonal(here))
+        return float(coming * likeness.mean())
 
     def _solve(self) -> None:
         """Maximise the dual function of the time-average problem that the models see, over phi >= 0."""

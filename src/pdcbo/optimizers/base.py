@@ -134,7 +134,6 @@ class Optimizer(Assurance, ABC):
         z = self.problem.encode_context(context)
         outside = self.problem.outside(context)
         theta, bounds = self._choose(z, self._rng)
-        x = np.concatenate([theta, z])
         suggestion = Suggestion(
             id=self.ledger.next_id,
             parameters=self.problem.decode_parameters(theta),
@@ -143,7 +142,7 @@ class Optimizer(Assurance, ABC):
             bounds=bounds,
         )
         limits = [limit.bound for limit in self.problem.limits]
-        return Step(suggestion, x.tolist(), limits, outside=list(outside))
+        return Step(suggestion, theta.tolist() + z.tolist(), limits, outside=list(outside))
 
     def adopt(self, step: Step) -> Suggestion:
         """Enter a pending step that was proposed here before, or chosen elsewhere, and return its suggestion.
@@ -182,16 +181,17 @@ class Optimizer(Assurance, ABC):
         step = self.ledger.find(suggestion)
         y = self.problem.encode_outcome(objective, constraints)
         x, outside = self._applied(step, applied, context)
-        if step.told_before(x.tolist(), y):
+        point, outcome = x.tolist(), y.tolist()
+        if step.told_before(point, outcome):
             return
         if step.status != PENDING:
             remedy = "it never ran" if step.status == DROPPED else "use correct() to replace or supply measured values"
             raise ValueError(
                 f"suggestion {step.suggestion.id} was settled before ({step.status}) with another result; {remedy}"
             )
-        if step.x != x.tolist():
-            step.proposed, step.x, step.moved = step.x, x.tolist(), True
-        step.y, step.outside = y.tolist(), list(outside)
+        if step.x != point:
+            step.proposed, step.x, step.moved = step.x, point, True
+        step.y, step.outside = outcome, list(outside)
         self._count(step)
         step.row = self._learn(x, y)
         self.ledger.settle(step, TOLD)
@@ -245,7 +245,7 @@ class Optimizer(Assurance, ABC):
         y = self.problem.encode_outcome(
             cost if objective is UNCHANGED else objective, {**now, **({} if constraints is None else constraints)}
         )
-        if same_outcome(step.y, y):
+        if same_outcome(step.y, y.tolist()):
             return
         self._recount(step, y)
         step.row = self._relearn(step.row, np.array(step.x), y)

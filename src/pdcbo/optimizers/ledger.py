@@ -14,12 +14,12 @@ again even after a correction.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
-from pdcbo.problem import Array, Limit, Scalar
+from pdcbo.problem import Limit, Scalar
 
 PENDING, TOLD, UNMEASURED, DROPPED = "pending", "told", "unmeasured", "dropped"
 
@@ -44,14 +44,14 @@ class Suggestion:
 
     def copy(self) -> Suggestion:
         """Return an equal suggestion that shares nothing, so that users may change what they were given."""
-        return replace(self, parameters=dict(self.parameters), context=dict(self.context), bounds=dict(self.bounds))
+        return Suggestion(self.id, dict(self.parameters), dict(self.context), self.outside, dict(self.bounds))
 
     def to_json(self) -> dict[str, Any]:
         """Describe the suggestion in JSON."""
         return {**asdict(self), "outside": list(self.outside), "bounds": {k: list(v) for k, v in self.bounds.items()}}
 
 
-@dataclass
+@dataclass(slots=True)
 class Step:
     """One suggestion's way through the book.
 
@@ -85,7 +85,7 @@ class Step:
     settled: str = ""
     first_y: list[float] | None = None
 
-    def told_before(self, x: list[float], y: Array) -> bool:
+    def told_before(self, x: list[float], y: list[float]) -> bool:
         """Tell whether this very result was told before."""
         return (
             self.settled == TOLD and x == self.x and same_outcome(self.y if self.first_y is None else self.first_y, y)
@@ -208,12 +208,12 @@ class Ledger:
         return ledger
 
 
-def measured(y: Array | list[float]) -> bool:
+def measured(y: list[float]) -> bool:
     """Tell whether anything was measured."""
     return any(not math.isnan(v) for v in y)
 
 
-def same_outcome(a: Array | list[float], b: Array | list[float]) -> bool:
+def same_outcome(a: list[float], b: list[float]) -> bool:
     """Tell whether two outcomes are equal, not measured being equal to not measured."""
     return len(a) == len(b) and all(u == v or (math.isnan(u) and math.isnan(v)) for u, v in zip(a, b, strict=True))
 

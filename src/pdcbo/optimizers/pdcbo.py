@@ -13,6 +13,7 @@ slack  epsilon, (N,) in plant units
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -116,9 +117,10 @@ class PDCBO(ModelBased):
         return self.setting.score(z)  # (9)
 
     def _count(self, step: Step) -> None:
-        step.signal = self._signal(step, np.array(step.y))
-        self.queue = np.maximum(self.queue + step.signal + self.setting.slack(), 0.0)  # (10)
-        self.balance = self.balance + step.signal
+        step.signal = self._signal(step, step.y)
+        signal = np.array(step.signal)
+        self.queue = np.maximum(self.queue + signal + self.setting.slack(), 0.0)  # (10)
+        self.balance = self.balance + signal
 
     def _advance(self) -> None:
         if self.setting.restarts():
@@ -128,7 +130,7 @@ class PDCBO(ModelBased):
     def _recount(self, step: Step, y: Array) -> None:
         if self.signal != "observed":
             return
-        signal = self._signal(step, y)
+        signal = self._signal(step, y.tolist())
         self.balance = self.balance + np.subtract(signal, step.signal)
         if self.doubling is None or step.suggestion.id in self.ledger.counted[self.setting.epoch()[0] :]:
             self.queue = np.maximum(self.queue + np.subtract(signal, step.signal), 0.0)
@@ -150,26 +152,22 @@ class PDCBO(ModelBased):
         """Return what the setting has to say."""
         return self.setting.notes()
 
-    def _signal(self, step: Step, y: Array) -> list[float]:
+    def _signal(self, step: Step, y: list[float]) -> list[float]:
         """Return what the queue moves by, (N,): g observed, or its bound or mean at the point that was applied."""
-        if self.signal == "observed" and not np.isnan(y).any():
-            lower: Array = y
-            upper = y
+        observed = self.signal == "observed"
+        if observed and not any(map(math.isnan, y)):
+            both = [(value, value) for value in y]
         else:
-            lower, upper = self._model_signal(step)
-            if self.signal == "observed":
-                lower, upper = np.where(np.isnan(y), lower, y), np.where(np.isnan(y), upper, y)
+            bounds = self.bounds_at(np.array(step.x)) if step.moved else step.suggestion.bounds
+            both = list(bounds.values())
+            if self.signal == "mean":
+                both = [((lower + upper) / 2.0,) * 2 for lower, upper in both]
+            elif observed:
+                both = [b if math.isnan(value) else (value, value) for b, value in zip(both, y, strict=True)]
         return [
-            limit.sign * (float((lower if limit.sign > 0 else upper)[limit.output]) - bound)
+            limit.sign * (both[limit.output][0 if limit.sign > 0 else 1] - bound)
             for limit, bound in zip(self.problem.limits, step.limits, strict=True)
         ]
-
-    def _model_signal(self, step: Step) -> tuple[Array, Array]:
-        bounds = self.bounds_at(np.array(step.x)) if step.moved else step.suggestion.bounds
-        lower, upper = np.array(list(bounds.values())).T
-        if self.signal == "mean":
-            return (lower + upper) / 2.0, (lower + upper) / 2.0
-        return lower, upper
 
     def _settings(self) -> dict[str, Any]:
         return {**super()._settings(), **self._own}

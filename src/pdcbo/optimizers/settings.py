@@ -84,8 +84,7 @@ class Setting:
 
         def lagrangian(mean: Array, std: Array) -> Array:
             lower, upper = optimizer.lower_upper(mean, std)
-            g_lower, _ = optimizer.limit_bounds(lower, upper)
-            return np.asarray(lower[0] + price @ g_lower)  # (9)
+            return np.asarray(lower[0] + price @ optimizer.limit_lower(lower, upper))  # (9)
 
         return lagrangian
 
