@@ -1,5 +1,6 @@
 """The benchmark: stacks agree before they are timed, and the report tells a regression."""
 
+import numpy as np
 import pytest
 
 from pdcbo import bench
@@ -16,7 +17,7 @@ def data() -> dict:
         "versions": dict.fromkeys(NAMES, "here"),
         "results": results,
         "cold": cold,
-        "api": bench.api_overhead(30, 5),
+        "interface": bench.measure(bench.SETTINGS["A50"], 70, 5, 12),
     }
 
 
@@ -26,6 +27,37 @@ def test_stacks_agree_and_are_timed(data) -> None:
         assert max(result["disagreement"].values()) < 1e-8
         assert all(time > 0.0 for time in result["median"].values())
         assert result["right_hand_sides"] == 50
+
+
+def test_the_interface_is_timed_against_its_own_engine(data) -> None:
+    found = data["interface"]
+    for kind in ("paper", "default"):
+        assert 0.0 < found[kind]["engine"] < found[kind]["public"]
+    episode = found["episode"]
+    assert 0.0 < episode["learning"] + episode["planning"] < episode["seconds"]
+    text = report(data, {})
+    assert f"{found['paper']['over']:.2f} (bar 0.15)" in text
+    assert f"learning hyper-parameters {episode['learning']:.2f} s" in text
+
+
+def test_the_bare_engine_answers_as_the_tuner_does() -> None:
+    from pdcbo import PDCBO, Problem
+    from pdcbo.bench_interface import _Engine
+
+    tuner = PDCBO(Problem({"theta": (0.0, 1.0)}, {"z": (0.0, 1.0)}, {"g": 0.0}), candidates=20)
+    for t in range(30):
+        suggestion = tuner.ask({"z": t / 30})
+        theta = float(suggestion.parameters["theta"])
+        tuner.tell(suggestion, np.sin(9 * theta) + t / 30, {"g": np.cos(5 * theta)})
+    z = np.array([0.3])
+    mean, std = tuner.models.at(z)
+    for group, posterior in _Engine(tuner).groups:
+        for j, i in enumerate(group):
+            h = tuner.models.hyper[i]
+            bare_mean, bare_std = posterior.at(z)
+            trend = h.prior_mean(np.column_stack([tuner.candidates, np.full(20, 0.3)]))
+            np.testing.assert_allclose(mean[i], trend + h.scale * bare_mean[:, j], rtol=1e-12, atol=1e-12)
+            np.testing.assert_allclose(std[i], h.scale * bare_std, rtol=1e-12)
 
 
 def test_report_shows_a_regression_against_the_baseline(data, tmp_path) -> None:

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from pdcbo.bench_interface import measure
 from pdcbo.bench_stacks import STACKS, Setting, Shared, Stack, prepare
 
 LINE = np.linspace(0.0, 1.0, 50)
@@ -122,29 +123,6 @@ def compare(setting: Setting, n: int, names: list[str], rounds: int, hot: int = 
     }
 
 
-def api_overhead(n: int = 500, steps: int = 150) -> dict[str, float]:
-    """Return the time of ask and tell through the public interface and of the bare engine on the same data, in ms."""
-    import pdcbo
-
-    setting = SETTINGS["A50"]
-    problem = pdcbo.Problem(parameters={"theta": (-10.0, 10.0)}, context={"z": (-10.0, 10.0)}, constraints={"g": 0.0})
-    model = pdcbo.Model(length_scales=1.0, variance=setting.variance, noise_var=setting.noise_var, mean=0.0)
-    tuner = pdcbo.PDCBO(problem, models=model, candidates=len(setting.candidates))
-    X, Y = setting.data(n + steps)
-    for x, y in zip(X[:n], Y[:n], strict=True):
-        theta, z = 20.0 * x - 10.0
-        tuner.observe({"theta": theta}, {"z": z}, objective=y[0], constraints={"g": y[1]})
-    engine = STACKS["pdcbo shared"](setting, X[:n], Y[:n])
-    through, bare = [], []
-    for x, y in zip(X[n:], Y[n:], strict=True):
-        start = time.process_time()
-        suggestion = tuner.ask({"z": 20.0 * x[1] - 10.0})
-        tuner.tell(suggestion, objective=y[0], constraints={"g": y[1]})
-        through.append(1e3 * (time.process_time() - start))
-        bare.append(step(engine, setting, x, y))
-    return {"n": n, "public": median(through), "engine": median(bare)}
-
-
 def cold_start(name: str) -> dict[str, float]:
     """Start a process that imports a stack and asks once; return seconds to the answer and MB at n = 500."""
     start = time.perf_counter()
@@ -174,7 +152,7 @@ def main(out: Path, quick: bool, wanted: list[str]) -> None:
             print(f"measuring {setting}, n = {n} ...", flush=True)
             results.append(compare(SETTINGS[setting], n, names, rounds))
     cold = {name: cold_start(name) for name in names if name not in ("pdcbo separate", "BoTorch conditioned")}
-    data = {"versions": versions, "results": results, "cold": cold, "api": api_overhead()}
+    data = {"versions": versions, "results": results, "cold": cold, "interface": measure(SETTINGS["A50"])}
     baseline = json.loads(BASELINE.read_text()) if BASELINE.exists() else {}
     text = report(data, baseline)
     out.mkdir(parents=True, exist_ok=True)

@@ -32,12 +32,7 @@ def baseline_of(data: Mapping[str, Any]) -> dict[str, float]:
 
 def report(data: Mapping[str, Any], baseline: Mapping[str, float]) -> str:
     """Return all tables in markdown."""
-    api = data["api"]
-    public = (
-        f"Ask and tell at A50, n = {api['n']}: {api['public']:.3g} ms through `pdcbo.PDCBO` with names, units and "
-        f"validation, {api['engine']:.3g} ms bare, {api['public'] - api['engine']:.2f} ms over (bar 0.15)."
-    )
-    parts = [_times(data), _ratios(data), _others(data), public, _regressions(baseline_of(data), baseline)]
+    parts = [_times(data), _ratios(data), _others(data), _interface(data), _regressions(baseline_of(data), baseline)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -109,6 +104,27 @@ def _others(data: Mapping[str, Any]) -> str:
         "growth exponent, B",
     ]
     return _table(head, rows)
+
+
+def _interface(data: Mapping[str, Any]) -> str:
+    found = data["interface"]
+    kinds = {
+        "paper": ("the paper's setting, hyper-parameters given: names, units, validation and the book", " (bar 0.15)"),
+        "default": ("the default, hyper-parameters learned: it also weighs observations and plans prices", ""),
+    }
+    rows = [
+        [words, *(f"{found[kind][key]:.3g}" for key in ("public", "engine")), f"{found[kind]['over']:.2f}{bar}"]
+        for kind, (words, bar) in kinds.items()
+    ]
+    head = [f"ask and tell at A50, n = {found['n']}, ms", "through `pdcbo.PDCBO`", "its bare engine", "over"]
+    e = found["episode"]
+    rest = e["seconds"] - e["learning"] - e["planning"]
+    shares = {key: f"{value:.2f} s ({100 * value / e['seconds']:.0f} %)" for key, value in {**e, "rest": rest}.items()}
+    return _table(head, rows) + (
+        f"\n\nAn episode of {e['steps']} steps of setting A by the default: {e['seconds']:.2f} s of CPU in all, of "
+        f"which learning hyper-parameters {shares['learning']} (bar 1 s), planning prices {shares['planning']}, engine "
+        f"and interface {shares['rest']}."
+    )
 
 
 def _regressions(now: Mapping[str, float], baseline: Mapping[str, float]) -> str:

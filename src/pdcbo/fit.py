@@ -19,12 +19,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pdcbo import lapack
 from pdcbo.kernels import STATIONARY, Kernel
 from pdcbo.problem import Array
 
 MAX_POINTS = 400
+FEW_POINTS = 128
 NOISE_RANGE = (1e-6, 4.0)
 LENGTH_RANGE = (5e-3, 1e2)
 
@@ -138,45 +140,67 @@ def fit(
     """
     if len(y) > MAX_POINTS:
         # A spread over all of history, the newest always in: the likelihood is already sharp at this size.
-        keep = np.unique(np.linspace(0, len(y) - 1, MAX_POINTS).round().astype(int))
+        keep = _even(len(y), MAX_POINTS)
         X, y = X[keep], y[keep]
     if len(y) < 3 or np.ptp(y) == 0.0:
         return initial(start.kernel, priors, y, reference)
+    offset, unit = float(np.mean(y)), _spread(y, reference)
+    y, noise = (y - offset) / unit, noise_std and noise_std / unit
+    objective = _Likelihood(X, y, start.kernel, priors, noise)
+    last = np.append(np.log(start.kernel.length_scales), np.log(start.noise_var))
+    if len(y) <= FEW_POINTS:
+        best = _search(objective, [last, *_scan(objective, priors)])
+    else:
+        # Which of the two optima is the better one, few points tell; from there or from the last fit it is not far.
+        few = _even(len(y), FEW_POINTS)
+        rough = _Likelihood(X[few], y[few], start.kernel, priors, noise)
+        near = _search(rough, _scan(rough, priors), ftol=1e-5)
+        best = _search(objective, [min(last, near, key=lambda p: objective(p)[0])])
+    mean, scale, slope = objective.closed_forms(best)
+    kernel = start.kernel.with_length_scales(np.exp(best[:-1]).tolist())
+    return Hyperparameters(
+        kernel, float(np.exp(best[-1])), offset + unit * mean, unit * scale, tuple((unit * slope).tolist())
+    )
+
+
+def _even(n: int, count: int) -> NDArray[np.intp]:
+    """Return `count` of the indices of n, evenly spread, the first and the last among them."""
+    return np.linspace(0, n - 1, count).round().astype(np.intp)
+
+
+def _scan(objective: _Likelihood, priors: Priors) -> list[Array]:
+    """Return the prior's median and the best of it and of shorter length scales.
+
+    Long length scales with much noise and short ones with little are two optima; one look each tells which is near.
+    """
+    scan = [np.append(objective.length_median - shorter, np.log(priors.noise)) for shorter in (0.0, 1.0, 2.0, 3.0)]
+    best = min(scan, key=lambda p: objective(p)[0])
+    return [best] if best is scan[0] else [best, scan[0]]
+
+
+def _search(objective: _Likelihood, starts: list[Array], ftol: float = 1e-7) -> Array:
+    """Return the lowest p found by a local search from each start."""
     from scipy.optimize import minimize  # imported here: it doubles the time to import the package
 
-    offset, unit = float(np.mean(y)), _spread(y, reference)
-    objective = _Likelihood(X, (y - offset) / unit, start.kernel, priors, noise_std and noise_std / unit)
-    lengths = np.log(start.kernel.length_scales)
-    medians = objective.length_median
-    # Long length scales with much noise and short ones with little are two optima; one look each tells which is near.
-    scan = [np.append(medians - shorter, np.log(priors.noise)) for shorter in (0.0, 1.0, 2.0, 3.0)]
-    starts = [np.append(lengths, np.log(start.noise_var)), min(scan, key=lambda p: objective(p)[0])]
-    if len(y) <= 128:
-        starts.append(scan[0])
-    bounds = [tuple(np.log(LENGTH_RANGE))] * len(lengths) + [tuple(np.log(NOISE_RANGE))]
+    bounds = [tuple(np.log(LENGTH_RANGE))] * (len(starts[0]) - 1) + [tuple(np.log(NOISE_RANGE))]
     low, high = np.array(bounds).T
-    best = min(
-        (
-            minimize(objective, np.clip(p, low, high), jac=True, method="L-BFGS-B", bounds=bounds, options=_OPTIONS)
-            for p in starts
-        ),
-        key=lambda result: float(result.fun),
-    )
-    mean, scale, slope = objective.closed_forms(best.x)
-    kernel = start.kernel.with_length_scales(np.exp(best.x[:-1]))
-    return Hyperparameters(
-        kernel, float(np.exp(best.x[-1])), offset + unit * mean, unit * scale, tuple((unit * slope).tolist())
-    )
-
-
-_OPTIONS = {"maxiter": 50, "ftol": 1e-7}
+    options = {"maxiter": 50, "ftol": ftol}
+    results = [
+        minimize(objective, np.clip(p, low, high), jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+        for p in starts
+    ]
+    return np.asarray(min(results, key=lambda result: float(result.fun)).x)
 
 
 class _Likelihood:
-    """Minus the log posterior of p = (log l, log noise_var), and its gradient."""
+    """Minus the log posterior of p = (log l, log noise_var), and its gradient.
+
+    Symmetric matrices are held as their lower triangles, column after column, as LAPACK packs them: half the
+    exponentials and products. All squared-exponential factors are one, exp(-r^2/2) exp(-s^2/2) = exp(-(r^2 + s^2)/2).
+    """
 
     def __init__(self, X: Array, y: Array, kernel: Kernel, priors: Priors, noise_std: float | None) -> None:
-        self.y, self.kernel, self.n = y, kernel, len(y)
+        self.y, self.n = y, len(y)
         self.length_median = np.full(len(kernel.columns), np.log(priors.length * max(len(kernel.columns), 1) ** 0.5))
         self.length_spread = priors.length_spread
         self.noise_median, self.noise_spread = np.log(priors.noise), priors.noise_spread
@@ -188,38 +212,42 @@ class _Likelihood:
         self.H = X - 0.5
         self.H[:, still] = 0.0
         self.trend_var = priors.trend**2
-        self.linear = self.trend_var * (self.H @ self.H.T)
         self.a, self.b = priors.scale_shape, priors.scale_shape * float(np.var(y))
-        ones = kernel.with_length_scales([1.0] * len(kernel.columns))
-        self.terms = [
-            [-f.products(X, X, c) if f.family == "linear" else f.squared_distances(X, X, c) for c in f.columns]
-            for f in ones.factors
-        ]
+        rows, columns = np.triu_indices(self.n)
+        self.diagonal = np.flatnonzero(rows == columns)
+        self.linear = (self.trend_var * (self.H @ self.H.T))[rows, columns]
+        self.targets = np.column_stack([y, np.ones(self.n)])
+        places: dict[tuple[str, int], list[int]] = {}
+        terms: list[Array] = []
+        for k, f in enumerate(kernel.with_length_scales([1.0] * len(kernel.columns)).factors):
+            for column in f.columns:
+                places.setdefault((f.family, 0 if f.family == "squared-exponential" else k), []).append(len(terms))
+                term = -f.products(X, X, column) if f.family == "linear" else f.squared_distances(X, X, column)
+                terms.append(term[rows, columns])
+        # of each factor its family, the places of its length scales in p and the squared distances along its columns
+        self.factors = [(family, own, np.array([terms[i] for i in own])) for (family, _), own in places.items()]
 
     def __call__(self, p: Array) -> tuple[float, Array]:
         C, values, slopes = self._covariance(p)
-        L, info = lapack.dpotrf(C, lower=1)
+        L, info = self._factorise(C)
         if info != 0:
             return 1e10, np.zeros_like(p)
-        _, _, alpha, quadratic = self._generalised_least_squares(L)
+        _, alpha, quadratic = self._generalised_least_squares(L)
         shape = self.n + 2.0 * self.a + 2.0
         total = 2.0 * self.b + quadratic
         value = np.log(np.diagonal(L)).sum() + 0.5 * shape * np.log(total)
-        inverse, _ = lapack.dpotri(L, lower=1)
-        M = np.tril(inverse) + np.tril(inverse, -1).T
-        M -= (shape / total) * np.outer(alpha, alpha)
-        inverse_squares = np.exp(-2.0 * p[:-1])
+        # d value = 1/2 tr(M dC),  M = C^-1 - (shape / total) alpha alpha'
+        inverse, _ = lapack.dpotri(L, lower=1, overwrite_c=1)
+        M, _ = lapack.dtrttp(lapack.dsyr(-shape / total, alpha, a=inverse, lower=1, overwrite_a=1), uplo="L")
+        M[self.diagonal] *= 0.5  # so that the sum over one triangle is half of that over the matrix
         gradient = np.empty_like(p)
-        i = 0
-        for k, terms in enumerate(self.terms):
-            others = M * slopes[k]
+        gradient[-1] = M[self.diagonal].sum() * np.exp(p[-1])
+        for k, (_, own, terms) in enumerate(self.factors):
+            weights = M * slopes[k]
             for j, other in enumerate(values):
                 if j != k:
-                    others = others * other
-            for term in terms:
-                gradient[i] = 0.5 * np.vdot(others, term) * -2.0 * inverse_squares[i]
-                i += 1
-        gradient[-1] = 0.5 * np.trace(M) * np.exp(p[-1])
+                    weights *= other
+            gradient[own] = -2.0 * np.exp(-2.0 * p[own]) * (terms @ weights)
         z = (p[:-1] - self.length_median) / self.length_spread
         w = (p[-1] - self.noise_median) / self.noise_spread
         gradient[:-1] += z / self.length_spread
@@ -228,41 +256,35 @@ class _Likelihood:
 
     def closed_forms(self, p: Array) -> tuple[float, float, Array]:
         """Return the mean, the scale and the slope that go with p."""
-        C, _, _ = self._covariance(p)
-        L, info = lapack.dpotrf(C, lower=1)
+        L, info = self._factorise(self._covariance(p)[0])
         if info != 0:
             return float(np.mean(self.y)), float(np.std(self.y)), np.zeros(self.H.shape[1])
-        mean, _, alpha, quadratic = self._generalised_least_squares(L)
+        mean, alpha, quadratic = self._generalised_least_squares(L)
         scale = float(np.sqrt((2.0 * self.b + quadratic) / (self.n + 2.0 * self.a + 2.0)))
         return mean, scale, self.trend_var * (self.H.T @ alpha)
 
     def _covariance(self, p: Array) -> tuple[Array, list[Array], list[Array]]:
-        """Return C, each factor's matrix, and its derivative by its (scaled) squared distance."""
-        inverse_squares = np.exp(-2.0 * p[:-1])
+        """Return C, each factor's values, and their derivatives by the (scaled) squared distance."""
         values, slopes = [], []
-        i = 0
-        for factor, terms in zip(self.kernel.factors, self.terms, strict=True):
-            total = np.zeros((self.n, self.n))
-            for term in terms:
-                total += inverse_squares[i] * term
-                i += 1
-            if factor.family == "linear":
+        for family, own, terms in self.factors:
+            total = np.exp(-2.0 * p[own]) @ terms
+            if family == "linear":
                 values.append(1.0 - total)
                 slopes.append(np.full_like(total, -1.0))
             else:
-                phi, slope = STATIONARY[factor.family]
+                phi, slope = STATIONARY[family]
                 values.append(phi(total))
                 slopes.append(slope(total, values[-1]))
-        C = values[0].copy()
-        for value in values[1:]:
-            C *= value
-        C += self.linear
-        C[np.diag_indices_from(C)] += np.exp(p[-1])
+        C = values[0] + self.linear if len(values) == 1 else np.prod(values, axis=0) + self.linear
+        C[self.diagonal] += np.exp(p[-1])
         return C, values, slopes
 
-    def _generalised_least_squares(self, L: Array) -> tuple[float, Array, Array, float]:
-        both, _ = lapack.dpotrs(L, np.column_stack([self.y, np.ones(self.n)]), lower=1)
+    def _factorise(self, C: Array) -> tuple[Array, int]:
+        full, _ = lapack.dtpttr(self.n, C, uplo="L")
+        return lapack.dpotrf(full, lower=1, clean=0, overwrite_a=1)  # type: ignore[no-any-return]
+
+    def _generalised_least_squares(self, L: Array) -> tuple[float, Array, float]:
+        both, _ = lapack.dpotrs(L, self.targets, lower=1)
         mean = float(both[:, 0].sum() / both[:, 1].sum())
-        e = self.y - mean
         alpha = both[:, 0] - mean * both[:, 1]
-        return mean, e, alpha, float(e @ alpha)
+        return mean, alpha, float((self.y - mean) @ alpha)
