@@ -6,7 +6,8 @@ context z. `docs/engine.md` explains with a figure what makes that cheap:
 1. k((theta, z), (theta', z')) = k_theta(theta, theta') k_z(z, z'): the part of the candidates is a table that grows by
    a column with each observation, and a new context only scales the table's columns.
 2. Where k_theta has low rank on the candidates, r features carry all M of them (`pdcbo.features`).
-3. One triangular solve with r right-hand sides is all that grows with n^2.
+3. One triangular solve with r right-hand sides is all that grows with n^2, and small features are solved for in single
+   precision: an error in V there is multiplied by the feature.
 
     T (m, n)   k_theta(candidates, data), m = M; or the features of the data, m = r
     s (n,)     k_z(data, z)
