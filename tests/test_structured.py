@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdcbo.features import GridFeatures, find, split
+from pdcbo.features import WIDTH, GridFeatures, find, split
 from pdcbo.gp import Posterior
 from pdcbo.kernels import Factor, Kernel
-from pdcbo.structured import CandidatePosterior
+from pdcbo.structured import ENOUGH, CandidatePosterior
 
 SE = "squared-exponential"
 LINE = np.linspace(0.0, 1.0, 200)[:, None]
@@ -182,3 +182,25 @@ def test_split_multiplies_back_to_the_kernel() -> None:
     product = first.matrix(A[:, :2], B[:, :2]) * second.matrix(A[:, 2:], B[:, 2:])
     np.testing.assert_allclose(product, kernel.matrix(A, B), rtol=1e-14)
     assert split(Kernel((Factor("matern-1/2", (1, 2), (0.2, 0.2)),)), 2) is None
+
+
+@pytest.mark.parametrize("noise_var", [1e-4, 2.5e-3, 0.1])
+@pytest.mark.parametrize("places", [1, 12, len(GRID)])
+def test_small_features_in_single_precision_do_not_show(noise_var, places) -> None:
+    rng = np.random.default_rng(8)
+    kernel = Kernel((Factor(SE, (0, 1, 2), (0.4, 0.4, 0.8)),), 2.0)
+    X = np.hstack([GRID[rng.integers(places, size=500)], rng.random((500, 1))])
+    Y = np.sin(3.0 * X[:, :2]) + noise_var**0.5 * rng.normal(size=(500, 2))
+    model = CandidatePosterior(Posterior.build(kernel, noise_var, X, Y), GRID)
+    for z in (-0.2, 0.4, 0.9):
+        check(model, np.array([z]))
+    assert model.in_single_precision >= ENOUGH
+
+
+def test_features_come_largest_first_and_in_whole_kernels() -> None:
+    kernel = Kernel((Factor(SE, (0, 1), (0.4, 0.6)),), 2.0)
+    for candidates in (GRID, CLOUD):
+        features = find(kernel, candidates, 1e-9, 200)
+        assert features.rank % WIDTH == 0
+        np.testing.assert_allclose((features.phi**2).max(axis=0), features.sizes, rtol=1e-12)
+        assert (np.diff(features.sizes) <= 0).all()

@@ -84,9 +84,10 @@ class Shared:
 
     def ask(self, z: Array) -> tuple[Array, Array]:
         """Return mean and std, (q, M) each."""
-        answers = [model.at(z) for _, model in self.models]
-        mean = np.concatenate([mean.T for mean, _ in answers])
-        return mean, np.concatenate([np.broadcast_to(std, mean.T.shape) for mean, std in answers])
+        answers = [(group, *model.at(z)) for group, model in self.models]
+        return np.concatenate([mean.T for _, mean, _ in answers]), np.array(
+            [std for group, _, std in answers for _ in group]
+        )
 
     def tell(self, x: Array, y: Array) -> None:
         """Add one observation."""

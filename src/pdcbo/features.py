@@ -2,15 +2,16 @@
 
 A smooth kernel has low rank on the candidates, and pivoted Cholesky finds it: on the points u of an `Axis`,
 k = R' R with rho rows R, where each row is a combination of the kernel's columns at rho pivots, and so is known at
-every other point too. Candidates on a grid are the product of two axes, and their features products of rows,
+every other point too. The rows are rotated until they are orthogonal, which makes as many of them as possible small.
+Candidates on a grid are the product of two axes, and their features products of rows,
 
     phi_(s,t)(u, v) = R1_s(u) R2_t(v),
 
 of which only those r are kept that matter: what the dropped ones could add anywhere is below the tolerance. Sums over
 all candidates then go axis by axis, and cost next to nothing. Candidates that are no grid lie on one axis.
 
-    R (rho, m)   features on the m points of an axis     pairs (s, t) (r,)   the products that are kept
-    mu (r, q)    weights of q functions                  H (r, r)            a quadratic form
+    R (rho, m)   features on the m points of an axis     pairs (s, t) (r,)   the products that are kept, largest first
+    mu (r, q)    weights of q functions                  H (r, r)            a quadratic form, its lower triangle
 """
 
 from __future__ import annotations
@@ -23,6 +24,11 @@ from pdcbo.kernels import Factor, Kernel
 from pdcbo.problem import Array
 
 Indices = NDArray[np.intp]
+
+# The shares of the tolerance that the pivots of an axis may leave, and that the dropped features may have.
+PIVOTS, DROPPED = 0.02, 0.02
+# The width of BLAS kernels: a solve with 56 right-hand sides takes less time than one with 54.
+WIDTH = 8
 
 
 def split(kernel: Kernel, n: int) -> tuple[Kernel, Kernel] | None:
@@ -48,13 +54,14 @@ def split(kernel: Kernel, n: int) -> tuple[Kernel, Kernel] | None:
 
 
 class Axis:
-    """The features of a kernel on m points."""
+    """The features of a kernel on m points, orthogonal to each other, the largest first."""
 
     def __init__(self, kernel: Kernel, points: Array, R: Array, pivots: list[int]) -> None:
         self.kernel = kernel
-        self.R = R
         self.pivots = points[pivots]
         self._C = R[:, pivots]
+        self._rotation = np.linalg.eigh(R @ R.T)[1][:, ::-1].T
+        self.R = self._rotation @ R
 
     @classmethod
     def find(cls, kernel: Kernel, points: Array, tolerance: float, limit: int) -> Axis | None:
@@ -76,23 +83,31 @@ class Axis:
     def at(self, point: Array) -> Array:
         """Return the features of any point, shape (rho,)."""
         row = self.kernel.matrix(self.pivots, point[None])
-        return lapack.dtrtrs(self._C, row, lower=0, trans=1)[0][:, 0]  # type: ignore[no-any-return]
+        return self._rotation @ lapack.dtrtrs(self._C, row, lower=0, trans=1)[0][:, 0]  # type: ignore[no-any-return]
 
 
 class Features:
     """The features of a kernel on candidates that lie on one axis."""
 
     def __init__(self, kernel: Kernel, candidates: Array, tolerance: float, axis: Axis) -> None:
+        self.axis = axis
+        self._kept = self._keep(kernel, candidates, tolerance, axis.R)
+
+    def _keep(self, kernel: Kernel, candidates: Array, tolerance: float, phi: Array) -> Indices:
+        """Keep the largest rows of phi, largest first, so that the others add little anywhere; return their indices."""
+        sizes = _sizes(phi)
+        order = np.argsort(sizes, kind="stable")
+        sums = np.square(phi[order])
+        dropped = np.searchsorted(np.cumsum(sums, axis=0, out=sums).max(axis=1), DROPPED * tolerance)
+        kept = order[::-1][: whole(len(order) - int(dropped))]
         self.kernel = kernel
         self.candidates = candidates
         self.tolerance = tolerance
-        self.axis = axis
-        self._finish(axis.R)
-
-    def _finish(self, phi: Array) -> None:
-        self.phi = np.ascontiguousarray(phi.T)
+        self.phi = np.ascontiguousarray(phi[kept].T)
+        self.sizes = sizes[kept]
         # what the features leave of k(c, c)
-        self.left = self.kernel.diagonal(self.candidates) - np.einsum("jr,jr->j", self.phi, self.phi)
+        self.left = kernel.diagonal(candidates) - np.einsum("jr,jr->j", self.phi, self.phi)
+        return kept
 
     @property
     def rank(self) -> int:
@@ -106,7 +121,7 @@ class Features:
 
     def at(self, point: Array) -> Array:
         """Return the features of any point, shape (r,)."""
-        return self.axis.at(point)
+        return self.axis.at(point)[self._kept]
 
     def serve(self, point: Array) -> bool:
         """Tell whether the features give the kernel between a point off the candidates and all candidates."""
@@ -118,7 +133,7 @@ class Features:
         return self.phi @ mu
 
     def quadratic_forms(self, H: Array) -> Array:
-        """Return phi_j' H phi_j for each candidate, shape (M,); only half of the symmetric H is multiplied."""
+        """Return phi_j' H phi_j for each candidate, shape (M,); of the symmetric H the lower triangle is read."""
         H = H.copy()
         np.fill_diagonal(H, 0.5 * np.diagonal(H))
         half = lapack.dtrmm(2.0, H.T, self.phi.T).T
@@ -131,23 +146,24 @@ class GridFeatures(Features):
     def __init__(
         self, kernel: Kernel, candidates: Array, tolerance: float, axes: tuple[Axis, Axis], n: int, index: Indices
     ) -> None:
-        self.kernel = kernel
-        self.candidates = candidates
-        self.tolerance = tolerance
         self.axes = axes
+        sizes = product_sizes(*axes)
         self._n = n  # columns of the first axis
-        self._index = index  # of each candidate in the product of the axes
+        # where each candidate stands in the product of the axes; a slice spares a copy
+        self._index = slice(None) if np.array_equal(index, np.arange(len(index))) else index
         R1, R2 = axes[0].R, axes[1].R
-        size = np.multiply.outer((R1 * R1).max(axis=1), (R2 * R2).max(axis=1)).ravel()
-        order = np.argsort(size, kind="stable")
-        dropped = order[: np.searchsorted(np.cumsum(size[order]), 0.5 * tolerance)]
-        kept = np.ones(len(size), dtype=bool)
-        kept[dropped] = False
-        self.s, self.t = np.divmod(np.flatnonzero(kept), len(R2))
-        self._first = np.ascontiguousarray(R1[self.s].T)
-        self._second_of = np.eye(len(R2))[self.t]
-        phi = R1[self.s][:, :, None] * R2[self.t][:, None, :]
-        self._finish(phi.reshape(len(self.s), -1)[:, self._index])
+        products = np.flatnonzero(sizes > DROPPED * tolerance / sizes.size)
+        s, t = np.divmod(products, len(R2))
+        phi = (R1[s][:, :, None] * R2[t][:, None, :]).reshape(len(products), -1)[:, index]
+        kept = self._keep(kernel, candidates, tolerance, phi)
+        self.s, self.t = s[kept], t[kept]
+        # An entry of H below the diagonal belongs to one product of R1 with itself and one of R2 with itself.
+        a, b = np.tril_indices(len(kept))
+        self._entries = a * len(kept) + b
+        self._weights = np.where(a == b, 1.0, 2.0)
+        self._products1, first = _products(R1, self.s[a], self.s[b])
+        self._products2, second = _products(R2, self.t[a], self.t[b])
+        self._cells = first * len(self._products2) + second
 
     @property
     def pays_from(self) -> int:
@@ -162,23 +178,19 @@ class GridFeatures(Features):
     def sums(self, mu: Array) -> Array:
         """Return phi_j . mu for each candidate, shape (M, q): one axis, then the other."""
         R1, R2 = self.axes[0].R, self.axes[1].R
-        padded = np.zeros((len(R1), len(R2), mu.shape[1]))
-        padded[self.s, self.t] = mu
-        half = (R1.T @ padded.reshape(len(R1), -1)).reshape(-1, *padded.shape[1:])
-        return (R2.T @ half).reshape(-1, mu.shape[1])[self._index]
+        padded = np.zeros((mu.shape[1], len(R1), len(R2)))
+        padded[:, self.s, self.t] = mu.T
+        return (R1.T @ padded @ R2).reshape(len(padded), -1)[:, self._index].T
 
     def quadratic_forms(self, H: Array) -> Array:
-        """Return phi_j' H phi_j for each candidate, shape (M,).
+        """Return phi_j' H phi_j for each candidate, shape (M,); of the symmetric H the lower triangle is read.
 
-        With j = (u, v): sum over t, t' of R2_t(v) R2_t'(v) N_tt'(u), where N(u) sums R1_s(u) R1_s'(u) H over s, s'.
+        With j = (u, v): the sum over s <= s' and t <= t' of R1_s(u) R1_s'(u) G R2_t(v) R2_t'(v), where G collects all
+        entries of H that belong to s, s', t and t'.
         """
-        R1, R2 = self.axes[0].R, self.axes[1].R
-        padded = np.zeros((len(R1), len(R2), len(H)))
-        padded[self.s, self.t] = H
-        N = (R1.T @ padded.reshape(len(R1), -1)).reshape(-1, len(R2), len(H))
-        N *= self._first[:, None, :]
-        half = ((N.reshape(-1, len(H)) @ self._second_of) @ R2).reshape(len(N), *R2.shape)
-        return np.einsum("utv,tv->uv", half, R2).ravel()[self._index]  # type: ignore[no-any-return]
+        n1, n2 = len(self._products1), len(self._products2)
+        G = np.bincount(self._cells, H.take(self._entries) * self._weights, n1 * n2).reshape(n1, n2)
+        return (self._products1.T @ (G @ self._products2)).ravel()[self._index]
 
 
 def find(kernel: Kernel, candidates: Array, tolerance: float, limit: int) -> Features | None:
@@ -191,17 +203,41 @@ def find(kernel: Kernel, candidates: Array, tolerance: float, limit: int) -> Fea
         index = index1 * len(points2) + index2
         if len(points1) * len(points2) != len(candidates) or len(np.unique(index)) != len(candidates):
             continue
-        share = 0.2 * tolerance
+        share = PIVOTS * tolerance
         first = Axis.find(parts[0], points1, share, len(points1))
         second = Axis.find(parts[1], points2, share / float(parts[0].diagonal(points1).max()), len(points2))
         if first is None or second is None:
             return None
+        if np.count_nonzero(product_sizes(first, second) > DROPPED * tolerance) > limit:
+            return None
         grid = GridFeatures(kernel, candidates, tolerance, (first, second), n, index)
         return grid if grid.rank <= limit else None
-    axis = Axis.find(kernel, candidates, 0.1 * tolerance, limit)
+    axis = Axis.find(kernel, candidates, PIVOTS * tolerance, limit)
     return None if axis is None else Features(kernel, candidates, tolerance, axis)
 
 
 def _distinct(points: Array) -> tuple[Array, Indices]:
     distinct, index = np.unique(points, axis=0, return_inverse=True)
     return distinct, index.ravel().astype(np.intp)
+
+
+def product_sizes(first: Axis, second: Axis) -> Array:
+    """Return the largest square of each product of a feature of one axis with one of the other, (rho1, rho2)."""
+    return np.multiply.outer(_sizes(first.R), _sizes(second.R))
+
+
+def _sizes(R: Array) -> Array:
+    """Return the largest square in each row."""
+    return np.maximum(R.max(axis=1), -R.min(axis=1)) ** 2  # type: ignore[no-any-return]
+
+
+def whole(count: int) -> int:
+    """Return the next multiple of `WIDTH`."""
+    return -(-count // WIDTH) * WIDTH
+
+
+def _products(R: Array, s: Indices, t: Indices) -> tuple[Array, Indices]:
+    """Return the distinct products R_s R_t, one a row, and for each pair (s, t) the row that holds its product."""
+    pairs, row = np.unique(np.minimum(s, t) * len(R) + np.maximum(s, t), return_inverse=True)
+    low, high = np.divmod(pairs, len(R))
+    return R[low] * R[high], row.ravel()

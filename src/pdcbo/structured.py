@@ -6,7 +6,8 @@ context z. `docs/engine.md` explains with a figure what makes that cheap:
 1. k((theta, z), (theta', z')) = k_theta(theta, theta') k_z(z, z'): the part of the candidates is a table that grows by
    a column with each observation, and a new context only scales the table's columns.
 2. Where k_theta has low rank on the candidates, r features carry all M of them (`pdcbo.features`).
-3. One triangular solve with r right-hand sides is all that grows with n^2.
+3. One triangular solve with r right-hand sides is all that grows with n^2, and small features are solved for in single
+   precision: an error in V there is multiplied by the feature.
 
     T (m, n)   k_theta(candidates, data), m = M; or the features of the data, m = r
     s (n,)     k_z(data, z)
@@ -19,9 +20,12 @@ part too, and the quadratic form then lacks 2 d_j; where they don't, 2 d_j is fa
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
-from pdcbo.features import Features, find, split
+import numpy as np
+from numpy.typing import NDArray
+
+from pdcbo.features import Features, find, split, whole
 from pdcbo.gp import Posterior
 from pdcbo.problem import Array
 
@@ -32,6 +36,10 @@ LEAST_NOISE = 3e-5
 # fewer observations than this are solved for all candidates, without a look at the rank
 FIRST = 64
 MAX_RANK = 400
+# the square of a feature, relative to the noise variance, below which single precision does for it (tests)
+SMALL = 5e-5
+# fewer small features than this are solved for faster together with the others
+ENOUGH = 24
 # families without a kink at zero distance; the others have no low rank at these tolerances
 SMOOTH = ("squared-exponential", "linear")
 
@@ -56,9 +64,9 @@ class CandidatePosterior:
         self._searched = False
         self._index: dict[bytes, int] = {}
         self._served = 0
-        self._filled = 0
+        self._large = 0
         self._uses_features = False
-        self._start_table(len(self.candidates))
+        self._start_tables(len(self.candidates), 0)
         if self._parts is not None:
             self._diagonal = self._parts[0].diagonal(self.candidates)
 
@@ -70,7 +78,12 @@ class CandidatePosterior:
     @property
     def right_hand_sides(self) -> int:
         """The number of right-hand sides m of the last solve."""
-        return len(self._table)
+        return len(self._table) + len(self._small)
+
+    @property
+    def in_single_precision(self) -> int:
+        """How many of them are solved for in single precision."""
+        return len(self._small)
 
     def add(self, x: Array, y: Array) -> None:
         """Extend by one observation."""
@@ -82,23 +95,33 @@ class CandidatePosterior:
             contexts = np.broadcast_to(z, (len(self.candidates), len(z)))
             return self.posterior.predict(np.hstack([self.candidates, contexts]))
         self._extend()
-        n, m = self.posterior.n, len(self._table)
         here = np.asarray(z, dtype=float)[None]
         s = self._parts[1].matrix(here, self.posterior.X[:, self.n_theta :])[0]
-        right = self._buffer[: m * n].reshape(m, n)
-        np.multiply(self._table[:, :n], s, out=right)
-        V = self.posterior.factor.solve(right.T, overwrite=True).T
-        mean = V @ self.posterior.W
         prior = self._parts[1].diagonal(here)
+        V = self.posterior.factor.solve(self._table.times(s).T, overwrite=True).T
+        mean = _times_few(V, self.posterior.W)
         if self._features is None or not self._uses_features:
             variance = self._diagonal * prior - np.einsum("mn,mn->m", V, V)
         else:
+            mean, H = self._with_small_features(s, V, mean)
             mean = self._features.sums(mean)
-            variance = (self._diagonal - 2.0 * self._features.left) * prior - self._features.quadratic_forms(V @ V.T)
+            variance = (self._diagonal - 2.0 * self._features.left) * prior - self._features.quadratic_forms(H)
         return mean, np.sqrt(np.maximum(variance, 0.0, out=variance), out=variance)
 
+    def _with_small_features(self, s: Array, V: Array, mean: Array) -> tuple[Array, Array]:
+        """Return V W (r, q) and the lower triangle of V V' (r, r) of all features, given those of the large ones."""
+        large, small = len(V), len(self._small)
+        if not small:
+            return mean, V @ V.T
+        v = self.posterior.factor.solve_single(self._small.times(s.astype(np.float32)).T).T
+        H = np.empty((large + small, large + small))
+        H[:large, :large] = V @ V.T
+        H[large:, :large] = v @ V.astype(np.float32).T
+        H[large:, large:] = v @ v.T
+        return np.concatenate([mean, _times_few(v, self.posterior.W.astype(np.float32))]), H
+
     def _extend(self) -> None:
-        """Bring the table up to the observations."""
+        """Bring the tables up to the observations."""
         assert self._parts is not None
         n = self.posterior.n
         theta = self.posterior.X[:, : self.n_theta]
@@ -108,18 +131,19 @@ class CandidatePosterior:
             self._serve(theta)
         if self._features is not None and n >= self._features.pays_from:
             if not self._uses_features:
-                self._start_table(self._features.rank)
+                self._start_tables(self._large, self._features.rank - self._large)
                 self._uses_features = True
         elif self._uses_features:
-            self._start_table(len(self.candidates))
-        self._reserve(n)
+            self._start_tables(len(self.candidates), 0)
+            self._uses_features = False
         if self._features is not None and self._uses_features:
-            for i in range(self._filled, n):
+            for i in range(self._table.n, n):
                 j = self._index.get(theta[i].tobytes())
-                self._table[:, i] = self._features.at(theta[i]) if j is None else self._features.phi[j]
-        elif self._filled < n:
-            self._table[:, self._filled : n] = self._parts[0].matrix(self.candidates, theta[self._filled :])
-        self._filled = n
+                phi = self._features.at(theta[i]) if j is None else self._features.phi[j]
+                self._table.append(phi[: self._large, None])
+                self._small.append(phi[self._large :, None])
+        elif self._table.n < n:
+            self._table.append(self._parts[0].matrix(self.candidates, theta[self._table.n :]))
 
     def _search(self) -> None:
         """Look for features, once."""
@@ -135,6 +159,9 @@ class CandidatePosterior:
             self._features = find(kernel, self.candidates, TOLERANCE * noise_var, limit)
         if self._features is not None:
             self._index = {c.tobytes(): j for j, c in enumerate(self.candidates)}
+            rank = self._features.rank
+            large = whole(int(np.count_nonzero(self._features.sizes > SMALL * noise_var)))
+            self._large = large if rank - large >= ENOUGH else rank
 
     def _serve(self, theta: Array) -> None:
         """Give the features up if they do not serve an observation off the candidates."""
@@ -144,15 +171,39 @@ class CandidatePosterior:
                 self._features = None
             self._served += 1
 
-    def _start_table(self, m: int) -> None:
-        self._table = np.empty((m, FIRST))
-        self._buffer = np.empty(m * FIRST)
-        self._filled = 0
-        self._uses_features = False
+    def _start_tables(self, large: int, small: int) -> None:
+        self._table = Table(large, np.dtype(np.float64))
+        self._small = Table(small, np.dtype(np.float32))
 
-    def _reserve(self, n: int) -> None:
-        m, size = self._table.shape
+
+class Table:
+    """A matrix (m, n) that grows by columns, and room for its product with a diagonal matrix."""
+
+    def __init__(self, m: int, dtype: np.dtype[Any]) -> None:
+        self.n = 0
+        self._values = np.empty((m, FIRST), dtype)
+        self._room = np.empty(m * FIRST, dtype)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def append(self, columns: Array) -> None:
+        """Add columns (m, k)."""
+        n, size = self.n + columns.shape[1], self._values.shape[1]
         if n > size:
-            table = np.empty((m, max(n, size + size // 2)))
-            table[:, : self._filled] = self._table[:, : self._filled]
-            self._table, self._buffer = table, np.empty(table.size)
+            values = np.empty((len(self), max(n, size + size // 2)), self._values.dtype)
+            values[:, : self.n] = self._values[:, : self.n]
+            self._values, self._room = values, np.empty(values.size, values.dtype)
+        self._values[:, self.n : n] = columns
+        self.n = n
+
+    def times(self, s: NDArray[Any]) -> NDArray[Any]:
+        """Return the columns, each times its entry of s (n,); the next call uses the same memory."""
+        product: NDArray[Any] = self._room[: len(self) * self.n].reshape(len(self), self.n)
+        np.multiply(self._values[:, : self.n], s, out=product)
+        return product
+
+
+def _times_few(V: NDArray[Any], W: NDArray[Any]) -> NDArray[Any]:
+    """Return V W for few columns W, one by one: BLAS would first copy V to multiply matrices."""
+    return np.stack([V @ w for w in W.T], axis=1)
