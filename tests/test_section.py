@@ -70,6 +70,7 @@ def test_outputs_that_share_a_posterior_and_no_context() -> None:
     theta = rng.random((10, 2))
     for got, expected in zip(models.section(np.empty(0)).predict(theta), models.predict(theta), strict=True):
         np.testing.assert_allclose(got, expected)  # before the first observation
+    assert not np.any(models.section(np.empty(0)).predict_gradient(theta)[2:])
     for x in rng.random((20, 2)):
         models.add(x, rng.normal(size=2))
     for got, expected in zip(models.section(np.empty(0)).predict(theta), models.predict(theta), strict=True):

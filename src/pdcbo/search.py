@@ -33,7 +33,7 @@ STARTS = 24
 SAMPLES_PER_DIMENSION = 256
 # where a step of the gradient search promises less than this part of the range of scores, it has arrived
 TOLERANCE = 1e-6
-ROUNDS = 40
+ROUNDS = 30
 TIE = 1e-10
 
 

@@ -96,17 +96,20 @@ class _Part:
         V = self.factor.solve(k.T, overwrite=False)
         return k @ self.alpha, np.sqrt(np.maximum(self._variance(theta, u, V), 0.0))
 
-    def predict_gradient(self, theta: Array) -> tuple[Array, Array, list[Array], Array]:
-        """Return mean (m, g), std (m,) and the gradients of the means and of std, (m, n_theta) each."""
+    def predict_gradient(self, theta: Array) -> tuple[Array, Array, Array, Array]:
+        """Return mean (m, g), std (m,) and the gradients of the means, (g, m, n_theta), and of std, (m, n_theta)."""
         u, k, slope = self._kernel(theta, slopes=True)
         V = self.factor.solve(k.T)
         std = np.sqrt(np.maximum(self._variance(theta, u, V), 1e-300))
-        weights = self.factor.solve_transposed(V, overwrite=True).T
-        d_mean = [self._gradient(theta, u, slope * a) for a in self.alpha.T]
-        d_variance = self._gradient(theta, u, -2.0 * (slope * weights))
+        weights = np.empty((self.alpha.shape[1] + 1, *k.shape))
+        np.multiply(slope, self.alpha.T[:, None], out=weights[:-1])
+        np.multiply(slope, self.factor.solve_transposed(V, overwrite=True).T, out=weights[-1])
+        gradient = np.zeros((len(weights), *theta.shape))
+        gradient[..., self.columns] = self._sums(u, weights)
+        d_std = gradient[-1] / -std[:, None]  # the variance falls by twice the sum, and d std = d variance / (2 std)
         if self.family == "linear":
-            d_variance[:, self.columns] += 2.0 * self.prior * u / self.lengths
-        return k @ self.alpha, std, d_mean, (0.5 / std)[:, None] * d_variance
+            d_std[:, self.columns] += self.prior * u / self.lengths / std[:, None]
+        return k @ self.alpha, std, gradient[:-1], d_std
 
     def _kernel(self, theta: Array, *, slopes: bool) -> tuple[Array, Array, Array]:
         """Return u (m, d), k (m, n), and dk / d r^2, or dk / d(u'b) for the linear family."""
@@ -135,11 +138,10 @@ class _Part:
             prior *= 1.0 + np.einsum("mj,mj->m", u, u) + sum(square for _, _, square in self.choices)
         return np.asarray(prior - np.einsum("nm,nm->m", V, V))
 
-    def _gradient(self, theta: Array, u: Array, weights: Array) -> Array:
-        """Return the gradient by theta of the sum over the observations, with weights times dk / d r^2, (m, n)."""
-        gradient = np.zeros_like(theta)
-        inner = weights @ self.B
+    def _sums(self, u: Array, weights: Array) -> Array:
+        """Return the sums over the observations, (g, m, d), with weights that hold dk / d r^2 already, (g, m, n)."""
+        g, m, n = weights.shape
+        sums = (weights.reshape(g * m, n) @ self.B).reshape(g, m, u.shape[1])
         if self.family != "linear":
-            inner = 2.0 * (u * weights.sum(axis=1)[:, None] - inner)
-        gradient[:, self.columns] = inner / self.lengths
-        return gradient
+            sums = 2.0 * (u * weights.sum(axis=2)[..., None] - sums)
+        return np.asarray(sums / self.lengths)
