@@ -15,7 +15,7 @@ from scipy.stats import binom, qmc
 from pdcbo import PDCBO, Choice, Integer, Model, Problem, Real
 from pdcbo.models import Models
 from pdcbo.problem import Array
-from pdcbo.search import Score, _score_at, _score_gradient, grid, lowest, multi_start
+from pdcbo.search import Score, grid, lowest, multi_start, score_gradient
 
 POSTERIORS = int(os.environ.get("PDCBO_SEARCH_POSTERIORS", "20"))
 NO_CONTEXT = np.empty(0)
@@ -46,6 +46,11 @@ def posterior(seed: int, n_theta: int = 10) -> tuple[Models, Score]:
     return models, lagrangian(float(rng.choice([1.0, 2.0, 3.0])), float(rng.choice([0.0, 0.5, 2.0])))
 
 
+def score_at(models: Models, score: Score, theta: Array) -> Array:
+    """The score by the plain posterior, which the search itself does not use."""
+    return score(*models.predict(theta))
+
+
 def brute_force(models: Models, score: Score, extra: Array, starts: int) -> tuple[float, float]:
     """Return the lowest and the highest score found by many long local searches, one by one.
 
@@ -55,21 +60,23 @@ def brute_force(models: Models, score: Score, extra: Array, starts: int) -> tupl
     """
     d = models.problem.n_theta
     pool = qmc.Sobol(d, seed=1).random(8192)
-    values = _score_at(models, NO_CONTEXT, score, pool)
+    values = score_at(models, score, pool)
     order = np.argsort(values)
     data = models.X
-    best_data = data[np.argsort(_score_at(models, NO_CONTEXT, score, data))[:5]]
+    best_data = data[np.argsort(score_at(models, score, data))[:5]]
     corner = (pool[order[0]] > 0.5).astype(float)
     for _ in range(3):
         for j in range(d):
             pair = np.repeat(corner[None], 2, axis=0)
             pair[:, j] = (0.0, 1.0)
-            corner = pair[int(np.argmin(_score_at(models, NO_CONTEXT, score, pair)))]
+            corner = pair[int(np.argmin(score_at(models, score, pair)))]
     chosen = np.random.default_rng(0).choice(8192, starts // 2, replace=False)
     first = np.vstack([pool[order[: starts // 2]], pool[chosen], best_data, corner, extra])
 
+    section = models.section(NO_CONTEXT)
+
     def value(theta: Array) -> tuple[float, Array]:
-        v, g = _score_gradient(models, NO_CONTEXT, score, theta[None])
+        v, g = score_gradient(section, score, theta[None])
         return float(v[0]), g[0]
 
     lowest_found = min(
@@ -95,7 +102,7 @@ def test_gradient_search_in_ten_dimensions_against_brute_force() -> None:
         models, score = posterior(seed)
         theta = multi_start(models, NO_CONTEXT, score, np.random.default_rng(seed), models.X[-32:])
         assert ((theta >= 0) & (theta <= 1)).all()
-        found = float(_score_at(models, NO_CONTEXT, score, theta[None])[0])
+        found = float(score_at(models, score, theta[None])[0])
         low, high = brute_force(models, score, theta[None], starts)
         gap = (found - low) / (high - low)
         if gap > 0.01:
@@ -118,11 +125,11 @@ def test_search_finds_a_minimum_known_in_closed_form() -> None:
 def test_score_gradient_equals_finite_differences() -> None:
     models, score = posterior(1, 4)
     theta = np.random.default_rng(2).random((6, 4))
-    _, gradient = _score_gradient(models, NO_CONTEXT, score, theta)
+    _, gradient = score_gradient(models.section(NO_CONTEXT), score, theta)
     for j in range(4):
         step = np.zeros(4)
         step[j] = 1e-6
-        up, down = (_score_at(models, NO_CONTEXT, score, theta + s) for s in (step, -step))
+        up, down = (score_at(models, score, theta + s) for s in (step, -step))
         np.testing.assert_allclose(gradient[:, j], (up - down) / 2e-6, rtol=1e-4, atol=1e-5)
 
 
@@ -147,8 +154,8 @@ def test_integers_choices_and_log_reals_are_searched() -> None:
 
         theta = multi_start(models, NO_CONTEXT, score, rng, models.X)
         assert (problem.snap(theta) == theta).all()
-        values = _score_at(models, NO_CONTEXT, score, fine)
-        found = float(_score_at(models, NO_CONTEXT, score, theta[None])[0])
+        values = score_at(models, score, fine)
+        found = float(score_at(models, score, theta[None])[0])
         worse += found > values.min() + 0.01 * np.ptp(values)
     assert worse <= 1
 
@@ -163,6 +170,12 @@ def test_grids() -> None:
     assert whole is not None
     assert len(np.unique(whole, axis=0)) == 12
     assert grid(Problem({f"n{j}": Integer(0, 9) for j in range(5)})) is None
+    three = Choice(list("abc"))
+    mixed = grid(Problem({"a": (0, 1), "n": Integer(1, 12), "m": three}))
+    assert mixed is not None
+    assert len(np.unique(mixed, axis=0)) == 113 * 12 * 3  # the most points for the real that 4096 allow
+    assert grid(Problem({"a": (0, 1), "n": Integer(1, 28), "m": three})) is None  # 48 would be left
+    assert grid(Problem({"a": (0, 1), "b": (0, 1), "m": three})) is None
     assert grid(Problem({"n": Integer(0, 10**9)})) is not None
 
 

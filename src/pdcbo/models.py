@@ -25,6 +25,7 @@ from pdcbo.fit import Hyperparameters, Priors, fit, initial
 from pdcbo.gp import Posterior
 from pdcbo.kernels import FAMILIES, Factor, Kernel
 from pdcbo.problem import Array, Choice, Problem, as_number, as_positive
+from pdcbo.section import Section
 from pdcbo.structured import CandidatePosterior
 
 
@@ -221,18 +222,6 @@ class Models:
             mean[i] += h.prior_mean(A)
         return mean, std
 
-    def predict_gradient(self, A: Array) -> tuple[Array, Array, Array, Array]:
-        """Return mean (q, m), std (q, m) and their gradients (q, m, d) at any points."""
-        shape = (self.q, len(A), A.shape[1])
-        mean, std, d_mean, d_std = np.empty(shape[:2]), np.empty(shape[:2]), np.empty(shape), np.empty(shape)
-        for group, posterior in self._posteriors():
-            m, s, dm, ds = posterior.posterior.predict_gradient(A)
-            for j, i in enumerate(group):
-                h = self.hyper[i]
-                mean[i], std[i] = h.prior_mean(A) + h.scale * m[:, j], h.scale * s
-                d_mean[i], d_std[i] = h.scale * dm[:, j] + np.array(h.slope or 0.0), h.scale * ds
-        return mean, std, d_mean, d_std
-
     def mean_table(self, theta: Array, Z: Array) -> Array:
         """Return the posterior means, shape (q, k, m), of parameters theta (m, n_theta) in contexts Z (k, n_z).
 
@@ -255,6 +244,10 @@ class Models:
                     slope = np.array(h.slope)
                     table[i] += ((Z - 0.5) @ slope[n_theta:])[:, None] + (theta - 0.5) @ slope[:n_theta]
         return table
+
+    def section(self, z: Array) -> Section:
+        """Return mean and std at one context as functions of the parameters, with gradients."""
+        return Section([(group, each.posterior) for group, each in self._posteriors()], self.hyper, z)
 
     def posterior(self, output: int) -> tuple[Posterior, int]:
         """Return the posterior that holds one output, in its standardised units, and its column there."""

@@ -315,10 +315,10 @@ class Problem:
         given = _mapping(values, group)
         _check_names(given, variables, group, "give its value")
         places = [variable.encode(given[name], f"{group}[{name!r}]") for name, variable in variables.items()]
-        for name, u in zip(variables, places, strict=True):
-            if not abs(u) <= FARTHEST:
-                raise ValueError(f"{group}[{name!r}] is too far outside its range to be scaled, got {given[name]!r}")
-        return np.array(places, dtype=float)
+        if max(map(abs, places), default=0.0) > FARTHEST:
+            name = next(name for name, u in zip(variables, places, strict=True) if abs(u) > FARTHEST)
+            raise ValueError(f"{group}[{name!r}] is too far outside its range to be scaled, got {given[name]!r}")
+        return np.array(places)
 
 
 def _check_names(given: Mapping[Any, Any], expected: Mapping[str, Any], group: str, remedy: str) -> None:

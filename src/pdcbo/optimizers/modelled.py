@@ -119,7 +119,7 @@ class ModelBased(Optimizer):
             return theta, self.bounds_at(np.concatenate([theta, z]))
         mean, std = self.models.at(z)
         j = lowest(score(mean, std), self.candidates, rng)
-        return self.candidates[j].copy(), self._bounds(mean[:, j], std[:, j])
+        return self.candidates[j], self._bounds(mean[:, j], std[:, j])
 
     def bounds_at(self, x: Array) -> Bounds:
         """Return each output's confidence bounds at one point x in plant units."""

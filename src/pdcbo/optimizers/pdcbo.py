@@ -118,9 +118,9 @@ class PDCBO(ModelBased):
 
     def _count(self, step: Step) -> None:
         step.signal = self._signal(step, step.y)
-        signal = np.array(step.signal)
-        self.queue = np.maximum(self.queue + signal + self.setting.slack(), 0.0)  # (10)
-        self.balance = self.balance + signal
+        terms = zip(self.queue.tolist(), step.signal, self.setting.slack().tolist(), strict=True)
+        self.queue = np.array([max(queue + g + slack, 0.0) for queue, g, slack in terms])  # (10)
+        self.balance = self.balance + step.signal
 
     def _advance(self) -> None:
         if self.setting.restarts():

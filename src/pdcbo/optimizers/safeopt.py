@@ -122,7 +122,7 @@ class SafeOpt(ModelBased):
                 score = -width
             index = np.flatnonzero(chosen)
             j = int(index[lowest(score[index], self.candidates[index], rng)])
-        return self.candidates[j].copy(), self._named(lower[:, j : j + 1], upper[:, j : j + 1])
+        return self.candidates[j], self._named(lower[:, j : j + 1], upper[:, j : j + 1])
 
     def _expanders(
         self, z: Array, std: Array, g_lower: Array, g_upper: Array, safe: Mask, minimisers: Mask, width: Array

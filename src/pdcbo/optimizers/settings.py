@@ -129,11 +129,11 @@ class PaperSetting(Setting):
 
     def eta(self) -> Array:
         """Return eta = 1, or as given."""
-        return np.full(self.limits, self.given_eta or 1.0)
+        return np.array([self.given_eta or 1.0] * self.limits)
 
     def slack(self) -> Array:
         """Return epsilon = 0, or as given."""
-        return np.full(self.limits, self.given_slack or 0.0)
+        return np.array([self.given_slack or 0.0] * self.limits)
 
     def initial_queue(self) -> Array:
         """Return lambda_1 = 0, or as given."""
