@@ -155,3 +155,18 @@ def test_models_must_fit_the_problem() -> None:
         Models(PROBLEM, {"k": Model()})
     with pytest.raises(TypeError, match=r"models\['g'\] must be a Model"):
         Models(PROBLEM, {"g": "linear"})  # type: ignore[dict-item]
+
+
+def test_a_surprise_makes_a_model_learn_again_at_once() -> None:
+    problem = Problem({"theta": (0.0, 1.0)}, {}, {"g": 0.0})
+    models = Models(problem, {"objective": Model(), "g": Model("squared-exponential", 0.3, 1.0, 1e-2)})
+    rng = np.random.default_rng(0)
+    for x in rng.random((40, 1)):
+        models.add(x, np.array([np.sin(6.0 * x[0]) + 0.01 * rng.normal(), 0.0]))
+    learned, due = models.hyper[0], models.next_fit[0]
+    assert due > 41
+    models.add(np.array([0.5]), np.array([np.sin(3.0), 0.0]))
+    assert models.hyper[0] is learned
+    models.add(np.array([0.5]), np.array([5.0, 50.0]))
+    assert models.hyper[0] != learned
+    assert models.next_fit[1] == -1, "given hyper-parameters stay"

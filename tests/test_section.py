@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pdcbo import Choice, Integer, Model, Problem, Real
+from pdcbo.compression import Compression
 from pdcbo.kernels import FAMILIES
 from pdcbo.models import Models
 from pdcbo.problem import Array
@@ -21,12 +22,13 @@ Z = np.array([0.3, 1.0])
 
 
 def learned(family: str, observations: int = 40) -> tuple[Models, Array]:
-    """Models of two outputs with hyper-parameters of their own and slopes, and points to ask at."""
+    """Models of two outputs with hyper-parameters of their own and slopes, one compressed, and points to ask at."""
     rng = np.random.default_rng(len(family))
     scales = {"a": 0.4, "n": 3.0, "m": 0.8, "k": 4.0, "z": 0.5, "mode": 1.2}
     specs = {"objective": Model(family, scales, 2.0, 1e-3), "g": Model(family, 1.5, 1.0, 1e-2)}
     models = Models(PROBLEM, specs)
     models.hyper = [replace(h, scale=3.0, mean=5.0, slope=(0.0, 0.0, 0.0, 0.2, 1.5, 0.0)) for h in models.hyper]
+    models.hyper[1] = replace(models.hyper[1], compression=Compression(0.3, 0.5, -1.0, -8.0))
     for x in rng.random((observations, 6)):
         x[:4], x[5] = PROBLEM.snap(x[:4]), round(x[5])
         models.add(x, rng.normal(size=2))

@@ -15,13 +15,14 @@ points in six dimensions from explaining everything as noise-free wiggles, and g
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pdcbo import lapack
+from pdcbo.compression import Compression
 from pdcbo.kernels import STATIONARY, Kernel
 from pdcbo.problem import Array
 
@@ -29,13 +30,15 @@ MAX_POINTS = 400
 FEW_POINTS = 128
 NOISE_RANGE = (1e-6, 4.0)
 LENGTH_RANGE = (5e-3, 1e2)
+# how much more likely, in logarithms, compressed values must be to be preferred
+CLEARLY = 3.0
 
 
 @dataclass(frozen=True)
 class Hyperparameters:
     """One output's model: y = mean + slope'(x - 1/2) + scale * (f + noise), f ~ GP(0, kernel).
 
-    The noise has variance `noise_var`; no slope stands for a constant mean.
+    The noise has variance `noise_var`; no slope stands for a constant mean. With a compression, it is the compressed y.
     """
 
     kernel: Kernel
@@ -43,6 +46,7 @@ class Hyperparameters:
     mean: float = 0.0
     scale: float = 1.0
     slope: tuple[float, ...] = ()
+    compression: Compression | None = None
 
     def prior_mean(self, X: Array) -> Array:
         """Return mean + slope'(x - 1/2) in plant units at X (..., d)."""
@@ -72,14 +76,17 @@ class Hyperparameters:
             "mean": self.mean,
             "scale": self.scale,
             "slope": list(self.slope),
+            "compression": None if self.compression is None else self.compression.to_json(),
         }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Hyperparameters:
         """Read what `to_json` wrote."""
+        compression = data.get("compression")
         return cls(
-            Kernel.from_json(data["kernel"]), data["noise_var"], data["mean"], data["scale"], tuple(data["slope"])
-        )
+            Kernel.from_json(data["kernel"]), data["noise_var"], data["mean"], data["scale"], tuple(data["slope"]),
+            None if compression is None else Compression(**compression),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -127,6 +134,7 @@ def fit(
     *,
     reference: float | None = None,
     noise_std: float | None = None,
+    bad: float = 0.0,
 ) -> Hyperparameters:
     """Return the maximum a-posteriori hyper-parameters of y (n,) at X (n, d).
 
@@ -137,6 +145,7 @@ def fit(
         priors: see `Priors`.
         reference: a value of y that means something (a limit), used to guess a scale from a single measurement.
         noise_std: the stated noise, which narrows the prior to it.
+        bad: 1 or -1 where high or low values are bad and may be compressed, if the data are then much more likely.
     """
     if len(y) > MAX_POINTS:
         # A spread over all of history, the newest always in: the likelihood is already sharp at this size.
@@ -144,6 +153,20 @@ def fit(
         X, y = X[keep], y[keep]
     if len(y) < 3 or np.ptp(y) == 0.0:
         return initial(start.kernel, priors, y, reference)
+    plain, likelihood = _most_likely(X, y, start, priors, reference, noise_std)
+    compression = Compression.of(y, reference, bad) if bad else None
+    if compression is None:
+        return plain
+    compressed, other = _most_likely(X, compression(y), start, priors, reference, noise_std)
+    if other + float(compression.log_slope(y).sum()) < likelihood + CLEARLY:
+        return plain
+    return replace(compressed, compression=compression)
+
+
+def _most_likely(
+    X: Array, y: Array, start: Hyperparameters, priors: Priors, reference: float | None, noise_std: float | None
+) -> tuple[Hyperparameters, float]:
+    """Return the hyper-parameters and the logarithm of the posterior density, up to a constant."""
     offset, unit = float(np.mean(y)), _spread(y, reference)
     y, noise = (y - offset) / unit, noise_std and noise_std / unit
     objective = _Likelihood(X, y, start.kernel, priors, noise)
@@ -158,9 +181,10 @@ def fit(
         best = _search(objective, [min(last, near, key=lambda p: objective(p)[0])])
     mean, scale, slope = objective.closed_forms(best)
     kernel = start.kernel.with_length_scales(np.exp(best[:-1]).tolist())
-    return Hyperparameters(
+    found = Hyperparameters(
         kernel, float(np.exp(best[-1])), offset + unit * mean, unit * scale, tuple((unit * slope).tolist())
     )
+    return found, -objective(best)[0] - len(y) * float(np.log(unit))
 
 
 def _even(n: int, count: int) -> NDArray[np.intp]:

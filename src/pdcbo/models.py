@@ -6,9 +6,9 @@
 
 An output learns from the points where it was measured. Outputs with equal hyper-parameters that were measured at the
 same points share one factor. Hyper-parameters are given once and for all, or learned again each time an output's data
-have grown by a third, so that learning costs a constant share of the whole.
+have grown by a third, so that learning costs a constant share of the whole, and when a measurement is a surprise.
 
-Nothing is factorised before it is asked for, and what is built from data is equal to the last bit to what grew with
+What is built from data is equal to the last bit to what grew with
 them: `state()` holds data and hyper-parameters, nothing else.
 """
 
@@ -27,6 +27,9 @@ from pdcbo.kernels import FAMILIES, Factor, Kernel
 from pdcbo.problem import Array, Choice, Problem, as_number, as_positive
 from pdcbo.section import Section
 from pdcbo.structured import CandidatePosterior
+
+# standard deviations from its forecast at which a measurement casts doubt on the hyper-parameters
+SURPRISE = 4.0
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,9 @@ class Models:
         models: one `Model` for all outputs or one for each by name.
         priors: of the learned hyper-parameters.
         candidates: (M, n_theta), the fixed candidates of a grid search, or None.
+
+    Attributes:
+        compress: whether learned models may compress bad values, see `pdcbo.compression`.
     """
 
     def __init__(
@@ -136,7 +142,9 @@ class Models:
         self.problem = problem
         self.priors = priors or Priors()
         self.candidates = candidates
+        self.compress = False
         self.specs = _model_for_each_output(problem, models)
+        self.learns = any(spec.length_scales is None for spec in self.specs)
         self.take_limits(problem)
         self.hyper: list[Hyperparameters] = []
         for i, spec in enumerate(self.specs):
@@ -159,6 +167,8 @@ class Models:
         constraints = problem.constraints.values()
         self.references = [None, *(c.upper if c.upper is not None else c.lower for c in constraints)]
         self.noises = [None, *(c.noise for c in constraints)]
+        # 1 or -1 where high or low values are bad; 0 for a constraint with limits on both sides
+        self.bad = [1.0, *(float((c.upper is not None) - (c.lower is not None)) for c in constraints)]
 
     @property
     def q(self) -> int:
@@ -178,6 +188,8 @@ class Models:
     def add(self, x: Array, y: Array) -> int:
         """Learn from one point; y (q,) holds NaN for what was not measured. Return the point's index."""
         index = self.n
+        if index and self.learns:
+            self._posteriors()  # whose forecast tells whether y is a surprise
         self._append(x, y)
         values = y.tolist()
         missing = {i for i, value in enumerate(values) if math.isnan(value)}
@@ -191,6 +203,10 @@ class Models:
                 for group, posterior in self._groups:
                     if group[0] not in missing:
                         posterior.add(x, np.array([self.hyper[i].standardise(x, values[i]) for i in group]))
+                        # the last row of L^-1 y is (y - mean) / sqrt(std^2 + noise_var) before y was known
+                        for i, error in zip(group, posterior.posterior.W[-1].tolist(), strict=True):
+                            if abs(error) > SURPRISE and self.specs[i].length_scales is None:
+                                self.next_fit[i] = len(self.rows[i])
         self._refit()
         return index
 
@@ -213,6 +229,7 @@ class Models:
         mean += self._means
         for i, on_candidates, on_context in self._trends:
             mean[i] += on_candidates + (z - 0.5) @ on_context
+        self._decompress(mean, std)
         return mean, std
 
     def predict(self, A: Array) -> tuple[Array, Array]:
@@ -220,6 +237,7 @@ class Models:
         mean, std = self._in_plant_units([(group, *each.posterior.predict(A)) for group, each in self._posteriors()])
         for i, h in enumerate(self.hyper):
             mean[i] += h.prior_mean(A)
+        self._decompress(mean, std)
         return mean, std
 
     def mean_table(self, theta: Array, Z: Array) -> Array:
@@ -243,6 +261,8 @@ class Models:
                 if h.slope:
                     slope = np.array(h.slope)
                     table[i] += ((Z - 0.5) @ slope[n_theta:])[:, None] + (theta - 0.5) @ slope[:n_theta]
+                if h.compression is not None:
+                    table[i] = h.compression.inverse(table[i])
         return table
 
     def section(self, z: Array) -> Section:
@@ -292,6 +312,11 @@ class Models:
         both *= self._scales
         return both[0], both[1]
 
+    def _decompress(self, mean: Array, std: Array) -> None:
+        for i, h in enumerate(self.hyper):
+            if h.compression is not None:
+                mean[i], std[i] = h.compression.moments(mean[i], std[i])[:2]
+
     def _append(self, x: Array, y: Array) -> None:
         if self.n == len(self._X):
             self._X, self._Y = (np.vstack([old, np.empty_like(old)]) for old in (self._X, self._Y))
@@ -305,8 +330,9 @@ class Models:
                 rows = self.rows[i]
                 X, y = self.X[rows], self.Y[rows, i]
                 self.hyper[i] = fit(
-                    X, y, self.hyper[i], self.priors, reference=self.references[i], noise_std=self.noises[i]
-                )
+                    X, y, self.hyper[i], self.priors, reference=self.references[i], noise_std=self.noises[i],
+                    bad=self.bad[i] if self.compress else 0.0,
+                )  # fmt: skip
                 self.next_fit[i] = count + max(1, count // 3)
                 self._groups = None
 
@@ -322,20 +348,22 @@ class Models:
                         break
                 else:
                     groups.append([i])
-            X, Y = self.X, self.Y
             self._groups = []
             for group in groups:
                 rows, h = self.rows[group[0]], self.hyper[group[0]]
-                targets = np.column_stack(
-                    [(Y[rows, i] - self.hyper[i].prior_mean(X[rows])) / self.hyper[i].scale for i in group]
-                )
-                built = Posterior.build(h.kernel, h.noise_var, X[rows], targets)
+                targets = np.column_stack([self._targets(i, rows) for i in group])
+                built = Posterior.build(h.kernel, h.noise_var, self.X[rows], targets)
                 candidates = np.empty((0, self.problem.n_theta)) if self.candidates is None else self.candidates
                 self._groups.append((group, CandidatePosterior(built, candidates)))
             self._means = np.array([[h.mean] for h in self.hyper])
             self._scales = np.array([[h.scale] for h in self.hyper])
             self._trends = [] if self.candidates is None else self._slopes(self.candidates)
         return self._groups
+
+    def _targets(self, output: int, rows: list[int]) -> Array:
+        h, y = self.hyper[output], self.Y[rows, output]
+        y = y if h.compression is None else h.compression(y)
+        return (y - h.prior_mean(self.X[rows])) / h.scale
 
     def _slopes(self, candidates: Array) -> list[tuple[int, Array, Array]]:
         """Return, of each output with a slope, what it adds to each candidate, (M,), and its context part, (n_z,)."""

@@ -45,8 +45,11 @@ class Section:
         for group, part in self._parts:
             part_mean, part_std = part.predict(theta)
             for j, i in enumerate(group):
-                mean[i] = self._prior_mean(i, theta) + self.hyper[i].scale * part_mean[:, j]
-                std[i] = self.hyper[i].scale * part_std
+                h = self.hyper[i]
+                mean[i] = self._prior_mean(i, theta) + h.scale * part_mean[:, j]
+                std[i] = h.scale * part_std
+                if h.compression is not None:
+                    mean[i], std[i] = h.compression.moments(mean[i], std[i])[:2]
         return mean, std
 
     def predict_gradient(self, theta: Array) -> tuple[Array, Array, Array, Array]:
@@ -61,6 +64,14 @@ class Section:
                 std[i] = scale * part_std
                 d_mean[i] = scale * part_d_mean[j] + (0.0 if slope is None else slope)
                 d_std[i] = scale * part_d_std
+                compression = self.hyper[i].compression
+                if compression is not None:
+                    y = compression.moments(mean[i], std[i])
+                    mean[i], std[i] = y.mean, y.std
+                    d_mean[i], d_std[i] = (
+                        y.mean_by_mean[:, None] * d_mean[i] + y.mean_by_std[:, None] * d_std[i],
+                        y.std_by_mean[:, None] * d_mean[i] + y.std_by_std[:, None] * d_std[i],
+                    )
         return mean, std, d_mean, d_std
 
     def _prior_mean(self, output: int, theta: Array) -> Array | float:

@@ -7,7 +7,8 @@ L = f + price' g, with mean m and standard deviation s, is weighed against what 
 
 where R_t is the number of coming steps that can profit from it: three times as many as have been seen so far, at most
 those left of the horizon, times the mean correlation of this context with those seen. It explores while there is time
-to earn it back and stops by itself before the end.
+to earn it back and stops by itself before the end. No g is hoped for that is further below the best one measured than
+the best tenth of all lies above it: nobody emits less than nothing.
 
 Dual step. (10) moves a queue by the lower bound, which hides real violations, and forgets credit at zero. Here the
 signed balance B_t of the observed constraint values is kept, and two things make the price:
@@ -18,6 +19,9 @@ phi_t is the multiplier that the models themselves call for: that of the time-av
 far, with what is left of the budget, b_t = -(B_t + margin) / (steps left), as the limit. It needs no step size and is
 right as soon as the models are. The second term is the virtual queue: whatever the models say, a debt raises the
 price until it is paid back.
+
+Models. Values far on the bad side may be compressed before they are modelled (`pdcbo.compression`); what is counted
+against a limit is always the value itself.
 """
 
 from __future__ import annotations
@@ -50,6 +54,8 @@ LARGEST_PRICE = 20.0
 
 class AdaptiveSetting(Setting):
     """Choose scaling, price, exploration and margins from the problem, the horizon and the data."""
+
+    compresses = True
 
     def __init__(
         self,
@@ -98,9 +104,15 @@ class AdaptiveSetting(Setting):
         for limit, price in zip(optimizer.problem.limits, self.price(), strict=True):
             weights[limit.output] += price * limit.sign
         worth = self._profiting_steps(z)
+        floors = self._floors()
         best: list[float] = []
 
         def expected_total(mean: Array, std: Array) -> Array:
+            mean, std = mean.copy(), std.copy()
+            for i, sign, floor in floors:
+                above = np.maximum(sign * mean[i] - floor, 0.0)
+                mean[i] = sign * (floor + above)
+                std[i] = np.minimum(std[i], above)
             m = weights @ mean
             s = np.sqrt((weights**2) @ std**2) + 1e-300
             if not best:
@@ -180,6 +192,23 @@ class AdaptiveSetting(Setting):
                 phi[i] = _best_price(f + g @ np.where(np.arange(self.limits) == i, 0.0, phi), g[..., i], largest[i])
         self.phi = phi
         self.unreachable = [i for i in range(self.limits) if phi[i] >= 0.99 * largest[i] and optimizer.balance[i] > 0.0]
+
+    def _floors(self) -> list[tuple[int, float, float]]:
+        """Return output, sign and floor of each quantity with one limit: it is not believed to go further below that.
+
+        Emissions, wear and discomfort have a floor that no Gaussian process knows of, and what is measured crowds just
+        above it. The floor is put as far below the best measurement as the best tenth of all lies above.
+        """
+        floors = []
+        limits = self.optimizer.problem.limits
+        for limit in limits:
+            values = limit.sign * self.optimizer.models.Y[:, limit.output]
+            values = values[~np.isnan(values)]
+            tenth = len(values) // 10
+            if tenth and sum(other.output == limit.output for other in limits) == 1:
+                ordered = np.partition(values, (0, tenth))
+                floors.append((limit.output, limit.sign, float(2.0 * ordered[0] - ordered[tenth])))
+        return floors
 
     def _budget(self, g: Array, f: Array) -> Array:
         """Return b, (N,): the average g that the steps left may have, with a margin for what cannot be foreseen."""

@@ -191,15 +191,20 @@ class ModelBased(Optimizer):
         total = float(h.prior_mean(points).sum()) + h.scale * mean
         return limit.sign * (total - sum(bounds)) + beta * h.scale * std, words, guaranteed
 
+    def _has_posterior(self, index: int) -> bool:
+        """Tell whether the sum of g over points has a posterior: data, and a model of y itself."""
+        output = self.problem.limits[index].output
+        return bool(self.models.rows[output]) and self.models.hyper[output].compression is None
+
     def _posterior_bound(self, index: int, history: list[Step], delta: float) -> GBound | None:
-        if not history or not self.models.rows[self.problem.limits[index].output]:
+        if not history or not self._has_posterior(index):
             return None
         points = np.array([step.x for step in history])
         value, words, guaranteed = self._sum_bound(index, points, [s.limits[index] for s in history], delta)
         return value / len(history), words, guaranteed
 
     def _unmeasured_bound(self, index: int, steps: list[Step], alpha: float) -> GBound | None:
-        if not self.models.rows[self.problem.limits[index].output]:
+        if not self._has_posterior(index):
             return None
         points, bounds = np.array([step.x for step in steps]), [step.limits[index] for step in steps]
         # Lemma 1 is joint over the constraints by itself, so that their shares are added up again.

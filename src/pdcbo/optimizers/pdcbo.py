@@ -109,6 +109,7 @@ class PDCBO(ModelBased):
         self.doubling = None if doubling is None else int(doubling)
         self._own = {"setting": setting, "signal": signal, "doubling": self.doubling, **given}
         self.setting: Setting = SETTINGS[setting](self, **given)
+        self.models.compress = self.setting.compresses
         self.signal = signal or self.setting.signal
         self.queue = self.setting.initial_queue()
         self.balance = np.zeros(len(problem.limits))

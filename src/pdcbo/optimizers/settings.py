@@ -28,6 +28,7 @@ class Setting:
     signal = "observed"
     beta = 2.0
     standardised = True
+    compresses = False  # values far on the bad side, before they are modelled
 
     def __init__(
         self,

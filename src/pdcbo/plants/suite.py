@@ -79,7 +79,7 @@ SUITE: dict[str, Entry] = {
     ),
     "room-heating": Entry(RoomHeating, "PI control of a room: weather and tariff, a discomfort budget", True),
     "datacentre-cooling": Entry(
-        DatacentreCooling, "cooling: outdoor temperature and load, a budget of delayed queries"
+        DatacentreCooling, "cooling: outdoor temperature and load, a budget of delayed queries", True
     ),
     "machine-fatigue": Entry(MachineFatigue, "speed and feed: hardness and order value, a fatigue budget", True),
     "pump-station": Entry(PumpStation, "a choice, a whole number and a speed: demand and tariff"),
@@ -95,7 +95,7 @@ SUITE: dict[str, Entry] = {
     ),
     "never-binding": Entry(_gp(lambda b: MovedLimits(b, g=8.0)), "the paper's draws with a limit out of reach", True),
     "always-binding": Entry(
-        _gp(lambda b: MovedLimits(b, g=-1.2), margin=1.3), "the paper's draws with a limit that always costs"
+        _gp(lambda b: MovedLimits(b, g=-1.2), margin=1.3), "the paper's draws with a limit that always costs", True
     ),
     "infeasible": Entry(_gp(lambda b: MovedLimits(b, g=-8.0)), "the paper's draws with a limit that cannot be met"),
 }
