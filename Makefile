@@ -1,6 +1,6 @@
 # make run     tune the Williams-Otto reactor for one episode; figures and a summary in runs/episode
 # make test    all tests, the formatter, the linter and the type checker
-# Longer runs: make reproduce, make results, make suite, make rates, make bench, make torture, make search-check
+# Longer runs: make reproduce, make results, make frontier, make suite, make rates, make bench, make torture, make search-check
 
 PYTHON ?= python3
 export OPENBLAS_NUM_THREADS = 1
@@ -9,7 +9,7 @@ export OMP_NUM_THREADS = 1
 BIN = .venv/bin
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run test lint check tools reproduce results suite rates bench torture search-check clean
+.PHONY: run test lint check tools reproduce results frontier suite rates bench torture search-check clean
 
 run: .make/experiments
 	$(BIN)/pdcbo run williams-otto --out runs/episode
@@ -29,8 +29,13 @@ reproduce: .make/experiments
 	$(BIN)/pdcbo reproduce all --seeds 50 --extras --out docs --data runs/reproduction
 
 SUITE_SEEDS = 50
+# plants that make a table in three quarters of an hour; with SUITE_PLANTS= all of them, in several hours
+SUITE_PLANTS = gp-1d,gp-2d,gp-matern,gp-linear,reactor-drift,datacentre-cooling,machine-fatigue,gardner,branin,heavy-tails,uneven-noise,never-binding,always-binding
 suite: .make/experiments
-	$(BIN)/pdcbo suite --seeds $(SUITE_SEEDS) --first-seed 1000 --out runs/results/suite
+	$(BIN)/pdcbo suite --seeds $(SUITE_SEEDS) --first-seed 1000 --out runs/results/suite \
+		$(if $(SUITE_PLANTS),--plants $(SUITE_PLANTS))
+	$(BIN)/pdcbo suite --seeds $(SUITE_SEEDS) --first-seed 1000 --plants room-heating --out runs/results/suite-room \
+		--optimizers pdcbo,cei,safe-ucb:safeopt,random --option safe-ucb.ucb=True
 
 KNOWN = {'kernel': 'squared-exponential', 'length_scales': 1.0, 'variance': 2.0, 'noise_var': 0.0025}
 results: .make/experiments
@@ -40,6 +45,9 @@ results: .make/experiments
 	$(BIN)/pdcbo compare williams-otto --seeds 50 --first-seed 1000 --steps 300 --out runs/results/williams-otto \
 		--optimizers "pdcbo,cei"
 	$(BIN)/python scripts/results.py runs/results docs
+
+frontier: .make/experiments
+	$(BIN)/python scripts/frontier.py runs/results
 
 rates: .make/experiments
 	$(BIN)/pdcbo rates --out runs/rates

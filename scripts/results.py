@@ -8,10 +8,10 @@ from pathlib import Path
 
 INTRODUCTION = """# Results
 
-Made by `make results` and `make suite`, on seeds that no decision was developed on. Every step counts, nobody gets
-free samples, hyper-parameters are learned on the way, and nothing is set by hand unless the label says so. `pdcbo` is
-the default. On `gp-sample`, `pdcbo known kernel` is given the kernel the plants were drawn from, which shows what
-learning it costs.
+Made by `make results`, `make frontier` and `make suite`, on seeds that no decision was developed on. Every step counts,
+nobody gets free samples, hyper-parameters are learned on the way, and nothing is set by hand unless the label says so.
+`pdcbo` is the default. On `gp-sample`, `pdcbo known kernel` is given the kernel the plants were drawn from, which shows
+what learning it costs, and the frontier shows what breaking the limit would save.
 
 """
 
@@ -24,9 +24,9 @@ def section(path: Path) -> str:
 def main(runs: Path, docs: Path) -> None:
     """Write the page."""
     parts = [section(runs / "gp-sample" / "summary.md"), section(runs / "williams-otto" / "summary.md")]
-    suite = runs / "suite" / "suite.md"
-    if suite.is_file():
-        parts.append(section(suite))
+    for other in ("frontier.md", "suite/suite.md", "suite-room/suite.md"):
+        if (runs / other).is_file():
+            parts.append(section(runs / other))
     (docs / "results.md").write_text(INTRODUCTION + "\n".join(parts))
 
 
