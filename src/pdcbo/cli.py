@@ -81,7 +81,7 @@ def reproduce_command(
     figure: Annotated[str, typer.Argument(help="figure1, figure2 or all")] = "all",
     seeds: Seeds = 50,
     quick: Quick = False,
-    extras: Annotated[bool, typer.Option("--extras", help="more variants, and the flipped reactor")] = False,
+    extras: Annotated[bool, typer.Option("--extras", help="all other optimizers, and the flipped reactor")] = False,
     workers: Workers = None,
     data: Annotated[Path | None, typer.Option(help="where runs are kept; OUT/data")] = None,
     out: Out = Path("reproduction"),

@@ -1,10 +1,8 @@
 """Figure 1: regret and cumulative constraint on draws of a Gaussian process, as published, beside the published curves.
 
 As published: eta = 1, epsilon = 0, lambda_1 = 0, beta^(1/2) = 1, noise 0.05, known kernel exp(-r^2 / 2) with
-variance 2,
-50 candidates, contexts on 50 values, T = 500. Not as published: functions are exact draws, not interpolations of 10
-x 10
-samples. SafeOpt gets one measurement at its safe start (0, 0), the others nothing.
+variance 2, 50 candidates, contexts on 50 values, T = 500. Not as published: functions are exact draws, not
+interpolations of 10 x 10 samples. SafeOpt gets one measurement at its safe start (0, 0), the others nothing.
 """
 
 from __future__ import annotations
@@ -32,20 +30,20 @@ CORE = (
     Variant("CEI", "cei", KNOWN),
     Variant("SafeOpt", "safeopt", {**KNOWN, "safe": [START]}, (START,)),
 )
-OWN = (Variant("PDCBO, default", "pdcbo", KNOWN),)
 EXTRAS = (
+    Variant("PDCBO, default", "pdcbo", KNOWN),
     Variant("CEI, as published", "cei", {**KNOWN, "published": True}),
     Variant("Safe-UCB", "safeopt", {**KNOWN, "safe": [START], "ucb": True}, (START,)),
     Variant("PDCBO, eta = 1/sqrt(T)", "pdcbo", {**KNOWN, "setting": "paper", "eta": STEPS**-0.5}),
 )
 PUBLISHED = {CORE[0].label: "pdcbo", CORE[1].label: "cei", CORE[2].label: "safeopt"}
 SHADES = ("#0072b2", "#d55e00", "#009e73", "#56b4e9", "#e69f00", "#999933", "#332288")
-COLOURS = dict(zip((v.label for v in CORE + OWN + EXTRAS), SHADES, strict=True))
+COLOURS = dict(zip((v.label for v in CORE + EXTRAS), SHADES, strict=True))
 
 
 def jobs(seeds: Sequence[int], *, extras: bool = False) -> tuple[list[Job], list[Job]]:
     """Return the runs with the oracle on the 50 candidates, and the oracles on the continuous box."""
-    variants = CORE + OWN + (EXTRAS if extras else ())
+    variants = CORE + (EXTRAS if extras else ())
     on_grid = comparison("gp-sample", variants, seeds, STEPS, {"context_levels": 50}, {"grid": 50, "polish": False})
     return on_grid, comparison("gp-sample", (), seeds, STEPS, {"context_levels": 50})
 

@@ -33,14 +33,12 @@ CORE = (
     Variant("CEI", "cei", GRID, points=POINTS),
     Variant("SafeOpt", "safeopt", {**GRID, "safe": [{"parameters": SAFE}]}, points=POINTS),
 )
-OTHERS = (
+EXTRAS = (
     Variant("PDCBO, default", "pdcbo", GRID, points=POINTS),
     Variant("CEI, as published", "cei", {**GRID, "published": True}, points=POINTS),
     Variant("CGP-UCB", "cgp-ucb", GRID, points=POINTS),
     Variant("random", "random"),
     Variant("best constant", "fixed"),
-)
-EXTRAS = (
     Variant("Safe-UCB", "safeopt", {**GRID, "safe": [{"parameters": SAFE}], "ucb": True}, points=POINTS),
     Variant("PDCBO, eta = 1/sqrt(T)", "pdcbo", {**GRID, "setting": "paper", "eta": STEPS**-0.5}, points=POINTS),
 )
@@ -51,13 +49,13 @@ FLIPPED = (
 )
 PUBLISHED = {CORE[0].label: "pdcbo", CORE[1].label: "cei", CORE[2].label: "safeopt"}
 MORE_SHADES = (*SHADES[:5], "#cc79a7", "#7f7f7f", "#8c6d31", *SHADES[5:])
-COLOURS = dict(zip((v.label for v in CORE + OTHERS + EXTRAS), MORE_SHADES, strict=True))
+COLOURS = dict(zip((v.label for v in CORE + EXTRAS), MORE_SHADES, strict=True))
 
 
 def make(seeds: Sequence[int], data: Path, figures: Path, *, extras: bool, report: Report | None, workers: int | None
          ) -> dict[str, Any]:  # fmt: skip
     """Run, draw `figure2`, and return the facts of the page."""
-    jobs = comparison("williams-otto", CORE + OTHERS + (EXTRAS if extras else ()), seeds, STEPS)
+    jobs = comparison("williams-otto", CORE + (EXTRAS if extras else ()), seeds, STEPS)
     flipped = comparison("williams-otto-flipped", FLIPPED, seeds[:10], STEPS) if extras else []
     run_jobs([*jobs, *flipped], data, report=report, workers=workers)
     collected = collect(jobs, data)

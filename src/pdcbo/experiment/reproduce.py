@@ -37,7 +37,7 @@ def reproduce(
         seeds: runs of each method.
         out: where figures, tables and the page go.
         data: where runs are kept; by default `out`/data.
-        extras: also the published variant of CEI and Safe-UCB where they are not shown anyway, and the flipped reactor.
+        extras: beside the paper's three methods all others, our default among them, and the flipped reactor.
         workers: see `run_jobs`.
         bar: title -> context manager that yields a `Report`.
     """
