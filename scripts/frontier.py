@@ -21,7 +21,7 @@ from pdcbo.metrics import violation_probability
 from pdcbo.plants import PLANTS
 
 STEPS, FIRST_SEED = 500, 1000
-LIMITS = (-0.2, 0.0, 0.5, 100.0)
+LIMITS = (0.0, 0.5, 100.0)
 
 
 def episode(job: tuple[float, int]) -> tuple[float, float, float]:
