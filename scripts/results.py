@@ -11,12 +11,12 @@ INTRODUCTION = """# Results
 Made by `make results`, `make frontier` and `make suite`, on seeds that no decision was developed on. Every step counts,
 nobody gets free samples, hyper-parameters are learned on the way, and nothing is set by hand unless the label says so.
 `pdcbo` is the default. On `gp-sample`, `pdcbo known kernel` is given the kernel the plants were drawn from, which shows
-what learning it costs, and "What the limit costs" shows what breaking the limit would save: without any limit the regret
-is hardly lower, so that nearly all of what lies above the time-average optimum is the price of learning two unknown
-functions, whose length scale is a twentieth of the range in both directions, while running.
+what learning it costs. "What the limit costs" shows what breaking the limit would save: without any limit the regret is
+hardly lower, so nearly all of what lies above the time-average optimum is the price of learning two unknown functions
+while running, whose length scale is a twentieth of the range in both directions.
 
-The suite's plants below are those whose runs fit an hour (`SUITE_PLANTS` in the Makefile), not a choice by outcome. A cost is
-normalised by plant; a run violates if a true average ends above its limit by any amount.
+The suite's plants below are those whose runs fit an hour (`SUITE_PLANTS` in the Makefile), not a choice by outcome. A
+cost is normalised by plant; a run violates if a true average ends above its limit by any amount.
 
 """
 
