@@ -47,8 +47,14 @@ class Setting:
         rng = np.random.default_rng(1)
         theta = self.candidates[rng.integers(len(self.candidates), size=n)]
         X = np.hstack([theta, rng.random((n, len(self.length_scales) - theta.shape[1]))])
-        waves = rng.normal(size=(X.shape[1], self.functions)) / np.array(self.length_scales)[:, None]
-        return X, np.sin(X @ waves) + self.noise_var**0.5 * rng.normal(size=(n, self.functions))
+        return X, self.measure(X, rng)
+
+    def measure(self, X: Array, rng: np.random.Generator) -> Array:
+        """Return noisy values of the functions, (n, q)."""
+        waves = np.random.default_rng(2).normal(size=(X.shape[1], self.functions))
+        values: Array = np.sin(X @ (waves / np.array(self.length_scales)[:, None]))
+        values += self.noise_var**0.5 * rng.normal(size=values.shape)
+        return values
 
     def points(self, z: Array) -> Array:
         """Return all candidates at one context, (M, d)."""
