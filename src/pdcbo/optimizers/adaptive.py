@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import pi, sqrt
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,6 +49,8 @@ LEAST_PLAN = 30
 # How far ahead an observation is thought to pay, in multiples of the steps seen: models of few steps are not to be
 # trusted with plans for many.
 FORESIGHT = 3
+# The chance that noise alone puts a kept average above any of the limits, which the margin is made for.
+NOISE_RISK = 0.01
 # The largest price, in spreads of the objective over spreads of the constraint: none is useful beyond it.
 LARGEST_PRICE = 20.0
 
@@ -217,7 +220,8 @@ class AdaptiveSetting(Setting):
         chosen = np.argmin(f + g @ self.phi, axis=1)
         wander = np.std(g[np.arange(len(g)), chosen], axis=0)  # one step's g moves about its average by this much
         noise = np.array([optimizer.models.hyper[limit.output].noise_std for limit in optimizer.problem.limits])
-        margin = 2.0 * (noise * sqrt(optimizer.step + left) + wander)
+        deviations = NormalDist().inv_cdf(1.0 - NOISE_RISK / self.limits)
+        margin = deviations * (noise * sqrt(optimizer.step + left) + wander)
         rest = -(optimizer.balance + margin) / left - self.slack()
         return np.asarray(np.clip(rest, -self.spread[1:], 0.5 * self.spread[1:]))
 
