@@ -216,6 +216,18 @@ def test_suite_ranks_only_those_that_hold(tmp_path: Path) -> None:
         suite(range(1), tmp_path, plants=["nowhere"], workers=0, bar=no_bar)
 
 
+def test_suite_scores_by_excess_where_no_limit_can_be_met(tmp_path: Path) -> None:
+    variants = parse_variants(["random", "fixed"], [])
+    text = suite(range(2), tmp_path, plants=["infeasible"], variants=variants, workers=0, bar=no_bar)
+    assert "No run of anybody keeps the limits of infeasible" in text
+    scores = {
+        s.variant: s for s in score("infeasible", collect(comparison("infeasible", variants, range(2), 200), tmp_path))
+    }
+    assert scores["random"].cost == pytest.approx(1.0)
+    assert 0.0 < scores["fixed"].cost < 1.0  # the best constant exceeds the limit by less than random search does
+    assert all(s.rank is None for s in scores.values())
+
+
 def test_reflow_wraps_prose_and_leaves_tables() -> None:
     table = "| " + "x" * 200 + " |"
     text = reflow(f"# Title\n\nwords\nmore words {'long ' * 40}\n\n- item\n  continued\n- next\n\n{table}\n")

@@ -9,6 +9,9 @@ Every step counts and nobody gets free samples. Of each plant and optimizer over
     rank              by mean cost among optimizers that violate in fewer than 5 % of their runs; the best constant
                       parameters are known in hindsight only, and CGP-UCB and random search only rank if they hold
 
+Where no run of anybody keeps the limits, the excess over them takes the place of the cost, 1 being random search's, and
+nobody ranks.
+
 Below `out`: runs and oracles as in `pdcbo compare`, `results.parquet`, `suite.md` and `suite.csv`.
 """
 
@@ -26,6 +29,7 @@ from pdcbo.experiment.compare import comparison, write_results
 from pdcbo.experiment.jobs import Job, Variant
 from pdcbo.experiment.runner import Report, run_jobs
 from pdcbo.experiment.tables import Runs, collect, markdown
+from pdcbo.problem import Array
 
 VARIANTS = (
     Variant("pdcbo", "pdcbo"),
@@ -76,12 +80,12 @@ def suite_jobs(plants: Sequence[str], variants: Sequence[Variant], seeds: Sequen
 
 def score(plant: str, collected: dict[str, Runs]) -> list[Score]:
     """Return the scores of all variants on one plant, in order of cost."""
-    random = collected["random"]
-    scale = np.mean(random.cost.sum(axis=1) - random.time_average)
+    measure = _excess if all((_excess(runs) > 0.0).all() for runs in collected.values()) else _above_oracle
+    scale = max(float(measure(collected["random"]).mean()), 1e-12)
     scores = []
     for label, runs in collected.items():
-        normalised = (runs.cost.sum(axis=1) - runs.time_average) / max(float(scale), 1e-12)
-        final = runs.final.max(axis=1, initial=-np.inf)
+        normalised = measure(runs) / scale
+        final = _excess(runs)
         violating = int((final > 0.0).sum())
         size = np.abs(runs.limits).mean() if runs.limits.size else 1.0
         scores.append(Score(
@@ -94,6 +98,16 @@ def score(plant: str, collected: dict[str, Runs]) -> list[Score]:
     return [
         Score(**{**vars(s), "rank": allowed.index(s.variant) + 1 if s.variant in allowed else None}) for s in scores
     ]
+
+
+def _above_oracle(runs: Runs) -> Array:
+    """Return each run's cost above the time-average oracle's, (runs,)."""
+    return np.asarray(runs.cost.sum(axis=1) - runs.time_average)
+
+
+def _excess(runs: Runs) -> Array:
+    """Return by how much each run's averages end above their limits at most, (runs,); negative where all are kept."""
+    return np.asarray(runs.final.max(axis=1, initial=-np.inf))
 
 
 def suite(
@@ -130,12 +144,19 @@ def _overview(scores: dict[str, list[Score]]) -> str:
     for plant, group in scores.items():
         by_label = {s.variant: s for s in group}
         rows.append((plant, *(_cell(by_label[label]) for label in labels)))
-    rows.append(("first on", *(f"{_firsts(scores, label)} of {len(scores)}" for label in labels)))
+    ranked = sum(any(s.rank for s in group) for group in scores.values())
+    rows.append(("first on", *(f"{_firsts(scores, label)} of {ranked}" for label in labels)))
     words = (
         "Normalised cost (0: time-average oracle, 1: random search), in brackets runs that violate, if any; bold"
-        ": lowest cost among those that violate in fewer than 5 % of their runs.\n\n"
+        ": lowest cost among those that violate in fewer than 5 % of their runs."
     )
-    return words + markdown(("plant", *labels), rows)
+    unmet = [plant for plant, group in scores.items() if all(s.violating == s.runs for s in group)]
+    if unmet:
+        words += (
+            f" No run of anybody keeps the limits of {', '.join(unmet)}: there the excess over them, 1 being random"
+            " search's, takes the place of the cost."
+        )
+    return f"{words}\n\n" + markdown(("plant", *labels), rows)
 
 
 def _cell(s: Score) -> str:
