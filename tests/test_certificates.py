@@ -125,6 +125,28 @@ def test_without_a_stated_noise_the_certificate_says_so() -> None:
     assert Fixed(Problem({"a": (0.0, 1.0)}, {}, {"g": 0.5})).certificate()["g"].observation is None
 
 
+def test_coverage_where_the_noise_is_not_stated_and_most_of_what_is_seen() -> None:
+    """A quantity that hardly moves under noise as large: models first take it for a wild function without noise."""
+    runs, delta, wrong = 24, 0.1, {"observation": 0, "posterior": 0}
+    for run in range(runs):
+        rng = np.random.default_rng([7, run])
+        tuner = PDCBO(Problem({"a": (0.0, 1.0)}, {"z": (0.0, 1.0)}, {"g": 0.12}), horizon=40, delta=delta, seed=run)
+        truth, failed = [], set()
+        for t in range(40):
+            s = tuner.ask({"z": rng.random()})
+            a, z = float(s.parameters["a"]), float(s.context["z"])
+            truth.append(0.13 + 0.01 * (a - 0.5) + 0.01 * math.sin(3.0 * z))
+            tuner.tell(s, (a - z) ** 2 + 0.1 * rng.normal(), {"g": truth[-1] + 0.01 * rng.normal()})
+            if t in (0, 8, 9, 11, 14, 19, 29, 39):
+                c = tuner.certificate()["g"]
+                assert (c.observation is None) == (t < 9)  # no estimate of the noise from so few
+                bounds = {"observation": c.observation, "posterior": c.posterior}
+                failed |= {kind for kind, b in bounds.items() if b is not None and np.mean(truth) > b.value}
+        for kind in failed:
+            wrong[kind] += 1
+    assert max(wrong.values()) <= allowed(runs, delta), wrong
+
+
 def test_certificates_of_nothing() -> None:
     assert Fixed(Problem({"a": (0, 1)})).certificate() == {}
     empty = Fixed(WORST).certificate()["u"]

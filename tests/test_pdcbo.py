@@ -344,6 +344,8 @@ def test_numpy_numbers_are_welcome_everywhere() -> None:
     tuner.correct(np.int64(s.id), objective=np.float32(3))
     tuner.set_limits({"g": np.float32(2)})
     assert tuner.state() == PDCBO.restore(json.loads(json.dumps(tuner.state(), allow_nan=False))).state()
+    fixed = OPTIMIZERS["fixed"](problem, parameters={"a": np.float32(0.5), "n": np.int64(3)})
+    assert json.loads(json.dumps(fixed.state()))["settings"]["parameters"] == {"a": 0.5, "n": 3}
 
 
 @pytest.mark.parametrize(
@@ -355,6 +357,7 @@ def test_numpy_numbers_are_welcome_everywhere() -> None:
         ({"seed": -1}, ValueError, "seed must be at least 0, got -1"),
         ({"delta": 1.0}, ValueError, "delta must lie between 0 and 1, got 1.0"),
         ({"setting": "best"}, ValueError, "setting must be one of .*got 'best'"),
+        ({"setting": ["default"]}, ValueError, "setting must be one of .*got \\['default'\\]"),
         ({"signal": "upper"}, ValueError, "signal must be one of .*got 'upper'"),
         ({"eta": 0.0}, ValueError, "eta must be above 0"),
         ({"slack": -1.0}, ValueError, "slack must be at least 0, got -1.0"),
@@ -379,6 +382,19 @@ def test_run_refuses_what_it_cannot_run() -> None:
         next(run(Slope(), "adam", 3))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="horizon must be at least 1, got 0"):
         next(run(Slope(), "fixed", 0))  # type: ignore[arg-type]
+
+
+def test_changed_limits_move_the_price_at_once() -> None:
+    tuner = PDCBO(Problem({"a": (0.0, 1.0)}, {}, {"g": 2.0}), horizon=400)
+    for _ in range(60):
+        s = tuner.ask()
+        a = float(s.parameters["a"])
+        tuner.tell(s, (a - 0.8) ** 2, {"g": a})
+    before, price = tuner.ask().parameters["a"], tuner.price()[0]
+    assert price == 0.0
+    tuner.set_limits({"g": 0.5})
+    assert tuner.price()[0] > 0.0
+    assert tuner.ask().parameters["a"] < before
 
 
 @pytest.mark.parametrize("factor", [1e4, 1e-4])

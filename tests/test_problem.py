@@ -161,6 +161,11 @@ def test_limits_can_change_and_the_rest_stays() -> None:
             ValueError,
             r"constraints\['objective'\]: the name is taken by the objective",
         ),
+        (
+            {"constraints": {"g": Constraint(upper=1.0, lower=0.0), "g.upper": 5.0}},
+            ValueError,
+            r"constraints\['g.upper'\]: the name is taken by a limit of 'g'",
+        ),
         ({"constraints": {"g": math.inf}}, ValueError, r"constraints\['g'\] must be a finite number, got inf"),
         ({"constraints": {"g": "low"}}, TypeError, r"constraints\['g'\] must be a number \(its upper limit\)"),
         ({"constraints": {"g": True}}, TypeError, r"constraints\['g'\] must be a number"),

@@ -186,6 +186,11 @@ class Problem:
             if c.lower is not None:
                 worst = None if c.worst is None else c.lower - c.worst
                 limits.append(Limit(name + ".lower" * both, name, output, -1.0, c.lower, worst))
+        for limit in limits:
+            if limit.label != limit.constraint and limit.label in self.constraints:
+                raise ValueError(
+                    f"constraints[{limit.label!r}]: the name is taken by a limit of {limit.constraint!r}, which has two"
+                )
         object.__setattr__(self, "limits", tuple(limits))
 
     limits: tuple[Limit, ...] = field(init=False, repr=False, compare=False)

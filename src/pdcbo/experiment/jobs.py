@@ -28,8 +28,8 @@ Columns = dict[str, Any]
 
 # parts of the package that no result depends on
 APART = {
-    "__init__", "bench", "bench_report", "bench_stacks", "cli", "client", "experiment", "figures", "guards", "history",
-    "report", "service", "store",
+    "__init__", "bench", "bench_interface", "bench_report", "bench_stacks", "cli", "client", "experiment", "figures",
+    "guards", "history", "report", "service", "store",
 }  # fmt: skip
 
 

@@ -20,7 +20,7 @@ with Time-Average Constraints" (CDC 2023, arXiv 2304.06104). The module that hol
 published code, so its experiments cannot simply be started again; this page runs our implementation of all methods
 beside the published curves.
 
-To make it again: `pip install "pdcbo[experiments]"`, then `pdcbo reproduce all --seeds 50 --extras`; with `--quick`
+To make it again: `pip install -e ".[experiments]"`, then `pdcbo reproduce all --seeds 50 --extras`; with `--quick`
 for five seeds. All tables and figures are written below `--out`, all single runs as Parquet.
 """
 

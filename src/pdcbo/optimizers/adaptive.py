@@ -128,8 +128,13 @@ class AdaptiveSetting(Setting):
 
     def advance(self) -> None:
         """Solve for phi again where it is due: often at first and near the end, less often in between."""
+        if self.optimizer.step >= self.next_solve:
+            self.take_limits()
+
+    def take_limits(self) -> None:
+        """Solve for phi now."""
         step = self.optimizer.step
-        if self.limits and step >= self.next_solve and self.optimizer.models.n >= 3:
+        if self.limits and self.optimizer.models.n >= 3:
             self._solve()
             self.next_solve = step + max(1, min(step, self._steps_left()) // 20)
 

@@ -19,6 +19,9 @@ from pdcbo.optimizers.ledger import Step, measured
 from pdcbo.problem import Array, Problem, Values, as_positive, as_whole
 from pdcbo.search import Draw, Score, grid, lowest, multi_start
 
+# From how many measurements on the noise is estimated at all, and from how many the learned one is believed.
+LEAST_ROWS, TRUSTED_ROWS = 10, 100
+
 
 class ModelBased(Optimizer):
     """An optimizer that minimises a score of the posterior.
@@ -158,24 +161,34 @@ class ModelBased(Optimizer):
     # Certificate
 
     def noise_std(self, output: int) -> tuple[float | None, bool]:
-        """Return the noise of a constraint quantity, stated or else learned, and whether the user stated it."""
+        """Return the noise of a constraint quantity, stated or else learned, and whether the user stated it.
+
+        Few measurements are often explained as a wild function without noise. So there is no estimate from fewer than
+        `LEAST_ROWS` of them, and up to `TRUSTED_ROWS` the noise is taken to be all that makes them differ.
+        """
         stated, is_stated = super().noise_std(output)
         if is_stated:
             return stated, True
-        return (self.models.hyper[output].noise_std if len(self.models.rows[output]) >= 10 else None), False
+        learned, rows = self.models.hyper[output].noise_std, self.models.rows[output]
+        if self.models.specs[output].length_scales is not None or len(rows) >= TRUSTED_ROWS:
+            return learned, False
+        if len(rows) < LEAST_ROWS:
+            return None, False
+        return max(learned, float(np.std(self.models.Y[rows, output], ddof=1))), False
 
     def _lemma_beta(self, output: int, delta: float) -> tuple[float, str, bool]:
         """Return Lemma 1's beta^(1/2) in standardised units with its assumption."""
         posterior, column = self.models.posterior(output)
         h = self.models.hyper[output]
         noise_std, stated = self.noise_std(output)
+        assert noise_std is not None  # or there is no posterior bound
         if self.norm_bounds is not None and math.isfinite(self.norm_bounds[output]):
             norm, guaranteed = self.norm_bounds[output] / h.scale, stated
             words = f"RKHS norm at most {self.norm_bounds[output]:.3g} (stated)"
         else:
             norm, guaranteed = 2.0 * max(mean_norm(posterior, column), 1.0), False
             words = f"RKHS norm at most {norm * h.scale:.3g} (twice that of the posterior mean)"
-        sigma = (noise_std or h.noise_std) / h.scale
+        sigma = noise_std / h.scale
         gain = self.models.information_gain(output)
         words += f", noise {sigma * h.scale:.3g} ({'stated' if stated else 'estimated'}), kernel as learned or given"
         beta = beta_sqrt(norm, sigma, h.noise_var, gain, max(self.models.q - 1, 1), delta)
@@ -192,9 +205,10 @@ class ModelBased(Optimizer):
         return limit.sign * (total - sum(bounds)) + beta * h.scale * std, words, guaranteed
 
     def _has_posterior(self, index: int) -> bool:
-        """Tell whether the sum of g over points has a posterior: data, and a model of y itself."""
+        """Tell whether the sum of g over points has a bound: data, a known noise, and a model of y itself."""
         output = self.problem.limits[index].output
-        return bool(self.models.rows[output]) and self.models.hyper[output].compression is None
+        known = bool(self.models.rows[output]) and self.noise_std(output)[0] is not None
+        return known and self.models.hyper[output].compression is None
 
     def _posterior_bound(self, index: int, history: list[Step], delta: float) -> GBound | None:
         if not history or not self._has_posterior(index):

@@ -24,7 +24,7 @@ from pdcbo.optimizers.adaptive import AdaptiveSetting
 from pdcbo.optimizers.ledger import Step
 from pdcbo.optimizers.modelled import ModelBased
 from pdcbo.optimizers.settings import PaperSetting, Setting, TheoremSetting
-from pdcbo.problem import Array, Problem, as_number, as_positive, as_whole
+from pdcbo.problem import Array, Problem, Values, as_number, as_positive, as_whole
 from pdcbo.search import Score
 
 SETTINGS: dict[str, type[Setting]] = {
@@ -90,7 +90,7 @@ class PDCBO(ModelBased):
             problem, horizon=horizon, seed=seed, delta=delta, models=models, candidates=candidates,
             beta_sqrt=beta_sqrt, norm_bounds=norm_bounds,
         )  # fmt: skip
-        if setting not in SETTINGS:
+        if not isinstance(setting, str) or setting not in SETTINGS:
             raise ValueError(f"setting must be one of {list(SETTINGS)!r}, got {setting!r}")
         if signal is not None and signal not in SIGNALS:
             raise ValueError(f"signal must be one of {list(SIGNALS)!r}, got {signal!r}")
@@ -113,6 +113,11 @@ class PDCBO(ModelBased):
         self.signal = signal or self.setting.signal
         self.queue = self.setting.initial_queue()
         self.balance = np.zeros(len(problem.limits))
+
+    def set_limits(self, limits: Values) -> None:
+        """Change limits for suggestions asked from now on; `name: number`, or a `Constraint` for both sides."""
+        super().set_limits(limits)
+        self.setting.take_limits()
 
     def _score(self, z: Array) -> Score:
         return self.setting.score(z)  # (9)

@@ -92,6 +92,9 @@ class Setting:
     def advance(self) -> None:
         """Take account of a step that was settled."""
 
+    def take_limits(self) -> None:
+        """Take account of limits that were changed."""
+
     def state(self) -> dict[str, Any]:
         """Return what was learned beside the models, as JSON data."""
         return {}

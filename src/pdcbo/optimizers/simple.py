@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -47,7 +46,9 @@ class Fixed(Optimizer):
         self.theta = (
             problem.snap(np.full(problem.n_theta, 0.5)) if parameters is None else problem.encode_parameters(parameters)
         )
-        self._given: Mapping[str, Any] | None = None if parameters is None else dict(parameters)
+        self._given = (
+            None if parameters is None else {name: v.plain(parameters[name]) for name, v in problem.parameters.items()}
+        )
 
     def _choose(self, z: Array, rng: Draw) -> tuple[Array, Bounds]:
         return self.theta.copy(), {}

@@ -105,8 +105,9 @@ def _constraint_sentences(label: str, c: dict[str, Any]) -> list[str]:
         bound = c[kind]
         if bound is not None:
             sure = "certain" if bound["guaranteed"] else "estimated"
+            percent = 100.0 * (1.0 - c["delta"])
             lines.append(
-                f"    true average {word} {bound['value']:.6g} with {1.0 - c['delta']:.0%} confidence, at all times"
+                f"    true average {word} {bound['value']:.6g} with {percent:.6g}% confidence, at all times"
                 f" ({sure}; assumes {bound['assumption']})"
             )
     if "price" in c:
