@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import TimeoutError as DeadlineError
+from threading import TIMEOUT_MAX
 from typing import Any
 
 from pdcbo.certificates import Certificate
@@ -20,7 +21,7 @@ from pdcbo.guards import Guards
 from pdcbo.optimizers import Suggestion
 from pdcbo.optimizers.ledger import Step
 from pdcbo.optimizers.summary import Summary
-from pdcbo.problem import Constraint, Problem, Values, as_number
+from pdcbo.problem import Constraint, Problem, Values, as_number, as_positive
 from pdcbo.store.backends import StoreError
 from pdcbo.store.core import Conflict, StudyCore
 from pdcbo.store.draft import Draft, choose_fallback, guarded, ordered
@@ -89,10 +90,11 @@ class Study(StudyCore):
 
         Raises:
             Conflict: the key was used before for something else.
-            TypeError, ValueError: the context is malformed.
+            TypeError, ValueError: the context, the key or the deadline is malformed.
             StoreError: nothing was put on record.
         """
         started = time.monotonic()
+        deadline = None if deadline is None else as_positive(deadline, "deadline")
         given, key = as_json_values(context, "context") or {}, as_key(key)
         record = self._current()
         record.book.problem.encode_context(given)
@@ -220,8 +222,9 @@ class Study(StudyCore):
         """Name the parameters to return to in need, or the suggestion that had them."""
         if not isinstance(parameters, Mapping):
             parameters = self._current().book.ledger.find(parameters).suggestion.parameters
-        plain = as_json_values(parameters, "parameters")
-        self.problem.encode_parameters(plain or {})
+        given, problem = as_json_values(parameters, "parameters") or {}, self.problem
+        problem.encode_parameters(given)
+        plain = {name: variable.plain(given[name]) for name, variable in problem.parameters.items()}
         self._command("known-good", {"parameters": plain}, key)
 
     def return_to_known_good(self, reason: str = "", *, key: str | None = None) -> None:
@@ -342,7 +345,8 @@ class Study(StudyCore):
                 return propose()
             job = self._worker.submit(propose)
             try:
-                return job.result(max(0.0, deadline - (time.monotonic() - started)))  # type: ignore[no-any-return]
+                left = max(0.0, deadline - (time.monotonic() - started))
+                return job.result(min(left, TIMEOUT_MAX))  # type: ignore[no-any-return]
             except DeadlineError:
                 job.cancel()
                 why = f"the model did not answer within {deadline:g} s"
