@@ -42,10 +42,10 @@ class Study(StudyCore):
         name: str,
         problem: Problem | None = None,
         *,
-        optimizer: str = "pdcbo",
+        optimizer: str | None = None,
         horizon: int | None = None,
-        seed: int = 0,
-        delta: float = 0.05,
+        seed: int | None = None,
+        delta: float | None = None,
         guards: Guards | Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> Study:
@@ -54,22 +54,24 @@ class Study(StudyCore):
         Args:
             store: `sqlite:///file.db`, `postgresql://user@host/database`, a file's path, or an open journal.
             name: of the study: letters, digits, `_`, `-` and `.`, at most 64.
-            problem: needed to create it; where the study exists, what is given must be what it was created with.
-            optimizer: a name in `pdcbo.OPTIMIZERS`.
+            problem: needed to create it. Where the study exists, a problem with all that goes with it must be what it
+                was created with; without a problem, what else is given must be.
+            optimizer: a name in `pdcbo.OPTIMIZERS`; a new study has "pdcbo".
             horizon: see the optimizer.
-            seed: see the optimizer.
-            delta: see the optimizer.
+            seed: see the optimizer; a new study has 0.
+            delta: see the optimizer; a new study has 0.05.
             guards: see `pdcbo.guards`; later ones are set by `set_guards`.
             settings: other arguments of the optimizer.
 
         Raises:
             KeyError: there is no such study and no problem was given.
-            ValueError: something malformed, or the study exists with another definition.
-            StoreError: the store cannot be read or written.
+            TypeError, ValueError: something malformed, or the study exists with another definition.
+            StoreError: the store cannot be read or written, or is a file that does not exist and no problem was given.
         """
-        journal = open_journal(store)
+        journal = open_journal(store, create=problem is not None)
+        given = {"optimizer": optimizer, "horizon": horizon, "seed": seed, "delta": delta, "guards": guards}
         try:
-            study = opened(journal, name, problem, optimizer, horizon, seed, delta, guards, settings)
+            study = opened(journal, name, problem, {k: v for k, v in given.items() if v is not None}, settings)
         except BaseException:
             if journal is not store:
                 journal.close()
