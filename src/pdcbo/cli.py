@@ -118,9 +118,10 @@ def suite_command(
 ) -> None:
     """Run all optimizers over the suite of plants, with nothing set by hand."""
     from pdcbo.experiment.compare import parse_variants
-    from pdcbo.experiment.suite import VARIANTS, suite
+    from pdcbo.experiment.suite import suite, suite_variants
 
-    variants = VARIANTS if optimizers is None else parse_variants(optimizers.split(","), option or [])
+    own = option or []
+    variants = suite_variants(own) if optimizers is None else parse_variants(optimizers.split(","), own)
     chosen = None if plants is None else plants.split(",")
     typer.echo(suite(range(first_seed, first_seed + seeds), out, plants=chosen, variants=variants, workers=workers,
                      bar=_bar))  # fmt: skip
