@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from pdcbo import experiment
 from pdcbo.cli import app
+from pdcbo.experiment.jobs import Variant
+from pdcbo.experiment.suite import VARIANTS
 
 ENVIRONMENT = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
 
@@ -47,6 +51,14 @@ def test_compare_prints_its_summary(tmp_path: Path) -> None:
     assert (tmp_path / "results.parquet").is_file()
 
 
+def test_options_reach_the_variants_that_the_suite_has_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Variant] = []
+    monkeypatch.setattr(experiment.suite, "suite", lambda seeds, out, *, variants, **_: seen.extend(variants))
+    invoke("suite", "--option", "safe-ucb.beta_sqrt=3", "--option", "pdcbo.candidates=12")
+    changed = {"safe-ucb": {"ucb": True, "beta_sqrt": 3}, "pdcbo": {"candidates": 12}}
+    assert seen == [replace(v, options=changed.get(v.label, v.options)) for v in VARIANTS]
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -54,6 +66,7 @@ def test_compare_prints_its_summary(tmp_path: Path) -> None:
         (("compare", "gp-sample", "--optimizers", "nobody"), "is no optimizer"),
         (("reproduce", "figure9"), "figure must be one of"),
         (("run", "--plant-option", "contexts"), "is not key=value"),
+        (("suite", "--option", "nobody.eta=3"), "a label out of ['pdcbo', 'cei', 'safeopt', 'safe-ucb'"),
         (("run", "--option", "pdcbo.speed=1", "--steps", "1"), "speed"),
     ],
 )

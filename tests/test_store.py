@@ -92,6 +92,10 @@ def test_what_is_repeated_is_recognised_and_what_contradicts_is_refused(store: s
         (lambda s, q: s.ask({"c": "x"}), TypeError),
         (lambda s, q: s.ask({"c": 0.1}, key=""), ValueError),
         (lambda s, q: s.ask({"c": 0.1}, key=3), TypeError),
+        (lambda s, q: s.ask({"c": 0.1}, deadline="soon"), TypeError),
+        (lambda s, q: s.ask({"c": 0.1}, deadline=True), TypeError),
+        (lambda s, q: s.ask({"c": 0.1}, deadline=-1.0), ValueError),
+        (lambda s, q: s.ask({"c": 0.1}, deadline=float("inf")), ValueError),
         (lambda s, q: s.tell(q, float("inf"), {"g": 1.0}), ValueError),
         (lambda s, q: s.tell(q, 1.0, {"g": object()}), TypeError),
         (lambda s, q: s.tell(q, 1.0, {}), ValueError),
@@ -178,6 +182,29 @@ def test_a_study_is_opened_only_as_it_was_created(store: str) -> None:
         Study.open(store, "other", PROBLEM, optimizer="best")
     with Study.open(store, "plant") as study:
         assert study.journal.studies() == ["plant"]
+
+
+def test_without_a_problem_too_what_is_given_is_held_against_what_was_created(store: str) -> None:
+    Study.open(store, "plant", PROBLEM, horizon=50, seed=3, beta_sqrt=1.5, guards={"max_change": {"a": 0.1}}).close()
+    for same in ({"optimizer": "pdcbo"}, {"horizon": 50, "beta_sqrt": 1.5}, {"guards": {"max_change": {"a": 0.1}}}):
+        Study.open(store, "plant", **same).close()  # type: ignore[arg-type]
+    for other, words in (
+        ({"horizon": 7}, "another horizon: 50, got 7"),
+        ({"optimizer": "cei", "horizon": 7}, "another optimizer: 'pdcbo', got 'cei'"),
+        ({"optimizer": "best"}, "optimizer must be one of"),
+        ({"seed": 0}, "another seed: 3, got 0"),
+        ({"guards": {}}, "another guards"),
+        ({"beta_sqrt": 2.0}, "another settings"),
+        ({"nonsense": 3}, "'nonsense'"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=words):
+            Study.open(store, "plant", **other)  # type: ignore[arg-type]
+
+
+def test_opening_without_a_problem_creates_no_store(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"there is no store .*typo\.db"):
+        Study.open(tmp_path / "typo.db", "plant")
+    assert not list(tmp_path.iterdir())
 
 
 def test_addresses_of_other_kinds_are_refused() -> None:

@@ -166,6 +166,8 @@ def test_the_fallback_comes_at_the_deadline_and_tells_do_not_wait(tmp_path: Path
     late = study.ask({"c": 0.5}, deadline=5.0)
     assert study.events()[-1].payload["origin"] == "model"
     assert late.parameters != fallback
+    study.ask({"c": 0.5}, deadline=1e12)  # more seconds than a lock can wait for
+    assert study.events()[-1].payload["origin"] == "model"
     study.close()
 
 
@@ -227,6 +229,13 @@ def test_pause_holds_and_resume_goes_on(tmp_path: Path) -> None:
     study.ask({"c": 0.9})
     origins = [e.payload["origin"] for e in study.events() if e.kind == "ask"]
     assert origins == ["model", "pause", *["known-good"] * 5, "model"]
+
+
+def test_known_good_parameters_are_of_their_variables_types(tmp_path: Path) -> None:
+    study = Study.open(tmp_path / "plant.db", "plant", MIXED, optimizer="random")
+    study.set_known_good({"k": 3.0, "i": 4.0, "r": 5, "l": 1})
+    study.return_to_known_good()
+    assert repr(study.ask().parameters) == repr({"r": 5.0, "l": 1.0, "i": 4, "k": 3})
 
 
 def test_preparing_changes_nothing_but_the_time_of_learning(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 import pdcbo
 from pdcbo.store import Study
-from pdcbo.store.tables import export, load, read
+from pdcbo.store.tables import export, load, read, rows
 
 PROBLEM = pdcbo.Problem(
     {
@@ -20,6 +20,7 @@ PROBLEM = pdcbo.Problem(
     {"c,d": (0.0, 1.0)},
     {"g": 0.5},
 )
+HEADER = 'r,i,k,f,"c,d",objective,g\n'
 
 
 def filled(path: Path) -> Study:
@@ -40,9 +41,9 @@ def test_a_study_goes_out_and_comes_in_without_losing_a_bit(tmp_path: Path, kind
     study = filled(tmp_path / "a.db")
     file = tmp_path / f"table.{kind}"
     assert export(study, file) == 8
-    rows = read(file, PROBLEM)
-    assert len(rows) == 6  # the failed and the pending one have nothing to learn from
-    assert rows[2] == {**study.events()[7].payload["step"]["suggestion"]["parameters"], "r": 1 / 3, "c,d": 3 / 7,
+    past = read(file, PROBLEM)
+    assert len(past) == 6  # the failed and the pending one have nothing to learn from
+    assert past[2] == {**study.events()[7].payload["step"]["suggestion"]["parameters"], "r": 1 / 3, "c,d": 3 / 7,
                        "objective": 0.1 + 0.2}  # fmt: skip
     other = Study.open(tmp_path / "b.db", "other", PROBLEM, horizon=50)
     assert load(other, file, key="import") == 6
@@ -54,14 +55,82 @@ def test_a_study_goes_out_and_comes_in_without_losing_a_bit(tmp_path: Path, kind
 
 def test_bad_tables_are_refused_by_row_and_column(tmp_path: Path) -> None:
     file = tmp_path / "t.csv"
-    file.write_text('r,i,k,f,"c,d",objective\n0.5,1,x,True,0.5,1.0\n0.5,1,x,True,,1.0\n')
-    with pytest.raises(ValueError, match="row 2: column 'c,d' is missing"):
+    file.write_text(HEADER + "0.5,1,x,True,0.5,1.0,\n0.5,1,x,True,,1.0,\n")
+    with pytest.raises(ValueError, match="row 2: column 'c,d' is empty"):
         read(file, PROBLEM)
-    file.write_text('r,i,k,f,"c,d",objective\n0.5,1,x,True,0.5,nan\n')
+    file.write_text(HEADER + "0.5,1,x,True,0.5,nan,\n")
     with pytest.raises(ValueError, match=r"row 1, column 'objective': must be finite"):
         read(file, PROBLEM)
-    file.write_text('r,i,k,f,"c,d",objective\n0.5,1,z,True,0.5,1\n')
+    file.write_text(HEADER + "0.5,1,z,True,0.5,1,\n")
     with pytest.raises(ValueError, match="must be one of"):
         read(file, PROBLEM)
     with pytest.raises(ValueError, match="must end in"):
         export(filled(tmp_path / "a.db"), tmp_path / "t.xlsx")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (HEADER.replace(",", ";"), r"no column 'r'; its columns are \['r;i;k;f;"),
+        (HEADER.replace(",g", ",G"), "no column 'g'; add an empty one if it was never measured; its columns are"),
+        (HEADER.replace(",objective", ",cost"), "no column 'objective'; add an empty one"),
+        (HEADER.replace("\n", ",r\n"), "column 'r' twice"),
+        ("", r"no column 'r'; its columns are \[\]"),
+        (HEADER + "0.5,1,x,True,0.5,1,\xe9\n", "t.csv is not a CSV file in UTF-8"),
+    ],
+)
+def test_a_table_without_all_columns_is_refused_with_those_it_has(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "t.csv").write_text(text, encoding="latin-1")
+    with pytest.raises(ValueError, match=words):
+        read(tmp_path / "t.csv", PROBLEM)
+
+
+def test_a_byte_order_mark_is_passed_over_and_what_was_not_read_is_said(tmp_path: Path) -> None:
+    said: list[str] = []
+    text = HEADER.replace("\n", ",operator,reason\n") + "0.5,1,x,True,0.5,1,,Jörg,\n"
+    (tmp_path / "t.csv").write_text(text, encoding="utf-8-sig")
+    assert read(tmp_path / "t.csv", PROBLEM, said.append) == [
+        {"r": 0.5, "i": 1, "k": "x", "f": True, "c,d": 0.5, "objective": 1.0}
+    ]
+    assert said == [
+        "t.csv: no row has a value of 'g'; nothing is learned of it",
+        "t.csv: other columns were not read: 'operator'",
+    ]
+
+
+def test_parquet_files_that_cannot_be_read_or_written_are_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"none\.parquet"):
+        read(tmp_path / "none.parquet", PROBLEM)
+    (tmp_path / "junk.parquet").write_text("junk")
+    with pytest.raises(ValueError, match=r"junk\.parquet is not a Parquet file: .*Parquet file$"):
+        read(tmp_path / "junk.parquet", PROBLEM)
+    with filled(tmp_path / "a.db") as study, pytest.raises(OSError, match=r"none/t\.parquet\.part cannot be written"):
+        export(study, tmp_path / "none" / "t.parquet")
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_names_of_the_export_itself_may_be_the_problems_too(tmp_path: Path, kind: str) -> None:
+    problem = pdcbo.Problem({"Asked": (0.0, 1.0)}, {"status": (0.0, 1.0), "status_": pdcbo.Choice(["a", "b"])})
+    file = tmp_path / f"t.{kind}"
+    with Study.open(tmp_path / "a.db", "plant", problem, optimizer="random") as study:
+        s = study.ask({"status": 0.25, "status_": "b"})
+        study.tell(s, 1.5)
+        assert export(study, file) == 1
+        with study.record() as record:
+            [row] = rows(record)
+    assert (row["status__"], row["status_"], row["status"]) == ("told", "b", 0.25)
+    assert row["asked_"] == study.events()[1].time
+    said: list[str] = []
+    assert read(file, problem, said.append) == [{**s.parameters, **s.context, "objective": 1.5}]
+    assert not said
+
+
+def test_names_that_differ_in_case_go_to_csv_and_not_to_parquet(tmp_path: Path) -> None:
+    problem = pdcbo.Problem({"T": (0.0, 1.0), "t": (0.0, 1.0)})
+    with Study.open(tmp_path / "a.db", "plant", problem, optimizer="random") as study:
+        s = study.ask()
+        study.tell(s, 1.5)
+        with pytest.raises(ValueError, match=r"columns 'T' and 't' are one .* export a \.csv file"):
+            export(study, tmp_path / "t.parquet")
+        export(study, tmp_path / "t.csv")
+    assert read(tmp_path / "t.csv", problem) == [{**s.parameters, "objective": 1.5}]

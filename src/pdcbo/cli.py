@@ -11,6 +11,7 @@ from typing import Annotated
 
 try:
     import typer
+    from typer.core import TyperGroup
 except ModuleNotFoundError:
     sys.exit('the pdcbo command needs more than the library; install it with: pip install "pdcbo[experiments]"')
 
@@ -18,14 +19,44 @@ from pdcbo.service.commands import register
 
 SERVICE_NEEDS = ("fastapi", "starlette", "pydantic", "uvicorn", "httpx", "plotly", "psycopg")
 
+
+class OneLine(TyperGroup):
+    """Commands whose errors are one line, not a traceback."""
+
+    def invoke(self, ctx: typer.Context) -> object:  # type: ignore[override]
+        """Run a command; what the user got wrong ends it with a line that begins with `error: `."""
+        try:
+            return super().invoke(ctx)
+        except ModuleNotFoundError as error:
+            extra = "service" if str(error.name).split(".")[0] in SERVICE_NEEDS else "experiments"
+            sys.exit(f'{error.name} is not installed; install it with: pip install "pdcbo[{extra}]"')
+        except (ValueError, TypeError, RuntimeError, OSError) as error:
+            words = str(error)
+            if isinstance(error, OSError) and error.filename is not None:
+                words = f"{error.filename2 or error.filename}: {error.strerror}"
+            sys.exit(f"error: {' '.join(words.split())}")
+
+
+def _folder(path: Path) -> Path:
+    """Refuse what can be no folder of results before anything is computed."""
+    there = next(p for p in (path, *path.parents) if p.exists())
+    if not there.is_dir():
+        raise ValueError(f"--out must be a folder, got {str(path)!r}, and {str(there)!r} is a file")
+    return path
+
+
 app = typer.Typer(
+    cls=OneLine,
     help="Tune running systems online: low cost, with every constraint met on average.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 
-Out = Annotated[Path, typer.Option(help="folder of results; a second call continues where the first was killed")]
+Out = Annotated[
+    Path,
+    typer.Option(callback=_folder, help="folder of results; a second call continues where the first was killed"),
+]
 Seeds = Annotated[int, typer.Option(min=1, help="how many seeds")]
 FirstSeed = Annotated[int, typer.Option(min=0, help="the first seed")]
 Workers = Annotated[int | None, typer.Option(min=0, help="processes; by default one a core, 0 for none")]
@@ -118,9 +149,10 @@ def suite_command(
 ) -> None:
     """Run all optimizers over the suite of plants, with nothing set by hand."""
     from pdcbo.experiment.compare import parse_variants
-    from pdcbo.experiment.suite import VARIANTS, suite
+    from pdcbo.experiment.suite import suite, suite_variants
 
-    variants = VARIANTS if optimizers is None else parse_variants(optimizers.split(","), option or [])
+    own = option or []
+    variants = suite_variants(own) if optimizers is None else parse_variants(optimizers.split(","), own)
     chosen = None if plants is None else plants.split(",")
     typer.echo(suite(range(first_seed, first_seed + seeds), out, plants=chosen, variants=variants, workers=workers,
                      bar=_bar))  # fmt: skip
@@ -163,7 +195,7 @@ register(app)
 
 
 def main() -> None:
-    """Run the command; what the user got wrong is one line, not a traceback.
+    """Run the command.
 
     Small steps are several times slower with more than one BLAS thread, and the number cannot be changed once NumPy is
     loaded, so unless it was set by the user the command starts itself again with one.
@@ -171,13 +203,7 @@ def main() -> None:
     if "OPENBLAS_NUM_THREADS" not in os.environ:
         os.environ.update(dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1"))
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
-    try:
-        app()
-    except ModuleNotFoundError as error:
-        extra = "service" if str(error.name).split(".")[0] in SERVICE_NEEDS else "experiments"
-        sys.exit(f'{error.name} is not installed; install it with: pip install "pdcbo[{extra}]"')
-    except (ValueError, TypeError, RuntimeError) as error:
-        sys.exit(f"pdcbo: {error}")
+    app()
 
 
 if __name__ == "__main__":

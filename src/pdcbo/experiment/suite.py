@@ -18,14 +18,14 @@ Below `out`: runs and oracles as in `pdcbo compare`, `results.parquet`, `suite.m
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pdcbo.experiment.compare import comparison, write_results
+from pdcbo.experiment.compare import comparison, parse_variants, write_results
 from pdcbo.experiment.jobs import Job, Variant
 from pdcbo.experiment.runner import Report, run_jobs
 from pdcbo.experiment.tables import Runs, collect, markdown
@@ -65,6 +65,12 @@ def suite_plants() -> dict[str, Any]:
     from pdcbo.plants.suite import SUITE
 
     return dict(SUITE)
+
+
+def suite_variants(options: Iterable[str]) -> list[Variant]:
+    """Return the suite's variants with `label.key=value` for each option that is set by hand after all."""
+    given = parse_variants([f"{v.label}:{v.optimizer}" for v in VARIANTS], options)
+    return [replace(v, options={**v.options, **g.options}) for v, g in zip(VARIANTS, given, strict=True)]
 
 
 def suite_jobs(plants: Sequence[str], variants: Sequence[Variant], seeds: Sequence[int]) -> dict[str, list[Job]]:

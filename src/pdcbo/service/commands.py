@@ -1,12 +1,16 @@
-"""The service's commands: serve, token, report, export, import."""
+"""The service's commands: serve, token, report, export, import; their errors are for `pdcbo.cli` to show."""
 
 from __future__ import annotations
 
 import secrets
+import ssl
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from pdcbo.store import Study
 
 Store = Annotated[str, typer.Option("--store", help="sqlite:///file.db, postgresql://user@host/database or a path")]
 StudyName = Annotated[str, typer.Argument(help="the study's name")]
@@ -15,7 +19,7 @@ StudyName = Annotated[str, typer.Argument(help="the study's name")]
 def serve(
     store: Store = "sqlite:///pdcbo.db",
     host: Annotated[str, typer.Option(help="the address to listen on")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="the port to listen on")] = 8765,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="the port to listen on")] = 8765,
     allow_host: Annotated[list[str] | None, typer.Option(help="another name that this service has")] = None,
     require_token: Annotated[bool, typer.Option(help="ask for a token on this machine too")] = False,
     certificate: Annotated[str | None, typer.Option(help="a TLS certificate's file")] = None,
@@ -25,13 +29,14 @@ def serve(
 ) -> None:
     """Serve the studies of a store over HTTP, with a live page."""
     from pdcbo.service.server import serve as run
-    from pdcbo.store import SchemaError, StoreError
+    from pdcbo.store import open_journal
 
-    try:
-        run(store, host=host, port=port, log_level=log_level, allow_hosts=tuple(allow_host or ()), max_body=max_body,
-            require_token=require_token, certificate=certificate, key=key)  # fmt: skip
-    except (ValueError, StoreError, SchemaError) as error:
-        raise _stop(error) from error
+    _check_certificate(certificate, key)
+    journal = open_journal(store)
+    journal.studies()  # a store that cannot be reached would be a traceback in the server's log
+    journal.close()
+    run(store, host=host, port=port, log_level=log_level, allow_hosts=tuple(allow_host or ()), max_body=max_body,
+        require_token=require_token, certificate=certificate, key=key)  # fmt: skip
 
 
 def token(
@@ -42,10 +47,10 @@ def token(
     """Create a bearer token and print it once; the store keeps only its hash."""
     from pdcbo.store import open_journal
 
-    journal = open_journal(store)
+    journal = open_journal(store, create=not remove)
     if remove:
         if not journal.remove_token(name):
-            raise _stop(KeyError(f"there is no token {name!r}"))
+            raise ValueError(f"there is no token {name!r}; the store holds {list(journal.tokens())!r}")
         typer.echo(f"token {name!r} is no longer accepted")
     else:
         made = secrets.token_urlsafe(32)
@@ -59,37 +64,28 @@ def report(
 ) -> None:
     """Write a study as one HTML file."""
     from pdcbo.report import report as write
-    from pdcbo.store import Study
 
-    try:
-        with Study.open(store, study) as opened:
-            typer.echo(write(opened, out))
-    except (KeyError, ValueError, RuntimeError) as error:
-        raise _stop(error) from error
+    _check_folder(out)
+    with _open(store, study) as opened:
+        typer.echo(write(opened, out))
 
 
 def export(study: StudyName, file: Annotated[Path, typer.Argument()], store: Store = "sqlite:///pdcbo.db") -> None:
     """Write a study's suggestions to a .csv or .parquet file."""
-    from pdcbo.store import Study
     from pdcbo.store.tables import export as write
 
-    try:
-        with Study.open(store, study) as opened:
-            typer.echo(f"{write(opened, file)} rows to {file}")
-    except (KeyError, ValueError, RuntimeError) as error:
-        raise _stop(error) from error
+    _check_folder(file)
+    with _open(store, study) as opened:
+        typer.echo(f"{write(opened, file)} rows to {file}")
 
 
 def load(study: StudyName, file: Annotated[Path, typer.Argument()], store: Store = "sqlite:///pdcbo.db") -> None:
     """Learn from a .csv or .parquet table of past operation."""
-    from pdcbo.store import Study
     from pdcbo.store.tables import load as read
 
-    try:
-        with Study.open(store, study) as opened:
-            typer.echo(f"learned from {read(opened, file)} rows of {file}")
-    except (KeyError, ValueError, RuntimeError, OSError) as error:
-        raise _stop(error) from error
+    with _open(store, study) as opened:
+        learned = read(opened, file, say=lambda words: typer.echo(f"note: {words}", err=True))
+        typer.echo(f"learned from {learned} rows of {file}")
 
 
 def register(app: typer.Typer) -> None:
@@ -101,6 +97,29 @@ def register(app: typer.Typer) -> None:
     app.command("import")(load)
 
 
-def _stop(error: Exception) -> typer.Exit:
-    typer.echo(f"error: {error.args[0] if error.args else error}", err=True)
-    return typer.Exit(1)
+def _open(store: str, name: str) -> Study:
+    """Open a study that must be there; neither it nor its store is created."""
+    from pdcbo.store import Study, open_journal
+
+    journal = open_journal(store, create=False)
+    names = journal.studies()
+    if name not in names:
+        raise ValueError(f"there is no study {name!r}; the store holds {names!r}")
+    return Study.open(journal, name)
+
+
+def _check_folder(file: Path) -> None:
+    if not file.parent.is_dir():
+        raise ValueError(f"there is no folder {str(file.parent)!r} to write {file.name!r} into")
+
+
+def _check_certificate(certificate: str | None, key: str | None) -> None:
+    """Load the files once, since the server would name neither of them in its error."""
+    if certificate is None:
+        if key is not None:
+            raise ValueError(f"--key {key!r} needs its --certificate")
+        return
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
+    except OSError as error:
+        raise ValueError(f"--certificate {certificate!r} with --key {key!r} cannot be used: {error}") from None

@@ -10,30 +10,39 @@ from typing import Any
 from pdcbo.guards import Guards
 from pdcbo.optimizers import OPTIMIZERS
 from pdcbo.problem import Problem
-from pdcbo.store.backends import backend
+from pdcbo.store.backends import SqliteBackend, StoreError, backend
 from pdcbo.store.journal import Journal
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
-def open_journal(store: str | os.PathLike[str] | Journal) -> Journal:
-    """Return the journal at an address; nothing is opened before it is used."""
-    return store if isinstance(store, Journal) else Journal(backend(store))
+def open_journal(store: str | os.PathLike[str] | Journal, *, create: bool = True) -> Journal:
+    """Return the journal at an address; nothing is opened before it is used.
+
+    Raises:
+        StoreError: the store is a file that does not exist, and `create` is False.
+    """
+    if isinstance(store, Journal):
+        return store
+    database = backend(store)
+    if not create and isinstance(database, SqliteBackend) and not os.path.exists(database.where):
+        raise StoreError(f"there is no store {database.where!r}")
+    return Journal(database)
 
 
 def definition(
     problem: Problem,
-    optimizer: str,
-    horizon: int | None,
-    seed: int,
-    delta: float,
-    guards: Guards | Mapping[str, Any] | None,
-    settings: Mapping[str, Any],
+    optimizer: str = "pdcbo",
+    horizon: int | None = None,
+    seed: int = 0,
+    delta: float = 0.05,
+    guards: Guards | Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the payload of a study's first event, after making the optimizer once to have everything checked."""
     if optimizer not in OPTIMIZERS:
         raise ValueError(f"optimizer must be one of {list(OPTIMIZERS)!r}, got {optimizer!r}")
-    made = OPTIMIZERS[optimizer](problem, horizon=horizon, seed=seed, delta=delta, **settings)
+    made = OPTIMIZERS[optimizer](problem, horizon=horizon, seed=seed, delta=delta, **(settings or {}))
     given = guards if isinstance(guards, Guards) else Guards.from_json(guards)
     state = made.state()
     return {
@@ -46,18 +55,21 @@ def opened(
     journal: Journal,
     name: str,
     problem: Problem | None,
-    optimizer: str,
-    horizon: int | None,
-    seed: int,
-    delta: float,
-    guards: Guards | Mapping[str, Any] | None,
+    given: Mapping[str, Any],
     settings: Mapping[str, Any],
 ) -> int:
-    """Return the id of a study, which is created if it is not there.
+    """Return the id of a study, which is created if it is not there and a problem is given.
+
+    Args:
+        journal: of the store.
+        name: of the study.
+        problem: the whole definition goes with it; without one, what is not given is as the study was created.
+        given: those of the other arguments of `definition` that were given.
+        settings: of the optimizer.
 
     Raises:
         KeyError: there is no such study and no problem was given.
-        ValueError: the study exists with another definition.
+        TypeError, ValueError: something is malformed, or the study exists with another definition.
     """
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise ValueError(
@@ -67,18 +79,28 @@ def opened(
         study = journal.find(name)
         if study is None:
             raise KeyError(f"there is no study {name!r} in the store; give a problem to create it")
+        if given or settings:
+            created = journal.events(study, 0, 1)[0].payload
+            if given.get("optimizer", created["optimizer"]) == created["optimizer"]:
+                settings = {**created["settings"], **settings}
+            as_created = {**created, "problem": Problem.from_json(created["problem"])}
+            _compare(name, created, definition(**{**as_created, **given, "settings": settings}))
         return study
-    wanted = definition(problem, optimizer, horizon, seed, delta, guards, settings)
+    wanted = definition(problem, **given, settings=settings)
     with journal.database.transaction():
         journal.lock_names()
         study = journal.find(name)
         if study is None:
             return journal.create(name, wanted)
         created = journal.events(study, 0, 1)[0].payload
+    _compare(name, created, wanted)
+    return study
+
+
+def _compare(name: str, created: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     for field_name, value in wanted.items():
         if created.get(field_name) != value:
             raise ValueError(
                 f"study {name!r} exists with another {field_name}: {created.get(field_name)!r}, got {value!r}; "
                 "open it with its name alone, or choose another name"
             )
-    return study

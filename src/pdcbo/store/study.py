@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import TimeoutError as DeadlineError
+from threading import TIMEOUT_MAX
 from typing import Any
 
 from pdcbo.certificates import Certificate
@@ -20,7 +21,7 @@ from pdcbo.guards import Guards
 from pdcbo.optimizers import Suggestion
 from pdcbo.optimizers.ledger import Step
 from pdcbo.optimizers.summary import Summary
-from pdcbo.problem import Constraint, Problem, Values, as_number
+from pdcbo.problem import Constraint, Problem, Values, as_number, as_positive
 from pdcbo.store.backends import StoreError
 from pdcbo.store.core import Conflict, StudyCore
 from pdcbo.store.draft import Draft, choose_fallback, guarded, ordered
@@ -41,10 +42,10 @@ class Study(StudyCore):
         name: str,
         problem: Problem | None = None,
         *,
-        optimizer: str = "pdcbo",
+        optimizer: str | None = None,
         horizon: int | None = None,
-        seed: int = 0,
-        delta: float = 0.05,
+        seed: int | None = None,
+        delta: float | None = None,
         guards: Guards | Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> Study:
@@ -53,22 +54,24 @@ class Study(StudyCore):
         Args:
             store: `sqlite:///file.db`, `postgresql://user@host/database`, a file's path, or an open journal.
             name: of the study: letters, digits, `_`, `-` and `.`, at most 64.
-            problem: needed to create it; where the study exists, what is given must be what it was created with.
-            optimizer: a name in `pdcbo.OPTIMIZERS`.
+            problem: needed to create it. Where the study exists, a problem with all that goes with it must be what it
+                was created with; without a problem, what else is given must be.
+            optimizer: a name in `pdcbo.OPTIMIZERS`; a new study has "pdcbo".
             horizon: see the optimizer.
-            seed: see the optimizer.
-            delta: see the optimizer.
+            seed: see the optimizer; a new study has 0.
+            delta: see the optimizer; a new study has 0.05.
             guards: see `pdcbo.guards`; later ones are set by `set_guards`.
             settings: other arguments of the optimizer.
 
         Raises:
             KeyError: there is no such study and no problem was given.
-            ValueError: something malformed, or the study exists with another definition.
-            StoreError: the store cannot be read or written.
+            TypeError, ValueError: something malformed, or the study exists with another definition.
+            StoreError: the store cannot be read or written, or is a file that does not exist and no problem was given.
         """
-        journal = open_journal(store)
+        journal = open_journal(store, create=problem is not None)
+        given = {"optimizer": optimizer, "horizon": horizon, "seed": seed, "delta": delta, "guards": guards}
         try:
-            study = opened(journal, name, problem, optimizer, horizon, seed, delta, guards, settings)
+            study = opened(journal, name, problem, {k: v for k, v in given.items() if v is not None}, settings)
         except BaseException:
             if journal is not store:
                 journal.close()
@@ -89,10 +92,11 @@ class Study(StudyCore):
 
         Raises:
             Conflict: the key was used before for something else.
-            TypeError, ValueError: the context is malformed.
+            TypeError, ValueError: the context, the key or the deadline is malformed.
             StoreError: nothing was put on record.
         """
         started = time.monotonic()
+        deadline = None if deadline is None else as_positive(deadline, "deadline")
         given, key = as_json_values(context, "context") or {}, as_key(key)
         record = self._current()
         record.book.problem.encode_context(given)
@@ -220,8 +224,9 @@ class Study(StudyCore):
         """Name the parameters to return to in need, or the suggestion that had them."""
         if not isinstance(parameters, Mapping):
             parameters = self._current().book.ledger.find(parameters).suggestion.parameters
-        plain = as_json_values(parameters, "parameters")
-        self.problem.encode_parameters(plain or {})
+        given, problem = as_json_values(parameters, "parameters") or {}, self.problem
+        problem.encode_parameters(given)
+        plain = {name: variable.plain(given[name]) for name, variable in problem.parameters.items()}
         self._command("known-good", {"parameters": plain}, key)
 
     def return_to_known_good(self, reason: str = "", *, key: str | None = None) -> None:
@@ -342,7 +347,8 @@ class Study(StudyCore):
                 return propose()
             job = self._worker.submit(propose)
             try:
-                return job.result(max(0.0, deadline - (time.monotonic() - started)))  # type: ignore[no-any-return]
+                left = max(0.0, deadline - (time.monotonic() - started))
+                return job.result(min(left, TIMEOUT_MAX))  # type: ignore[no-any-return]
             except DeadlineError:
                 job.cancel()
                 why = f"the model did not answer within {deadline:g} s"

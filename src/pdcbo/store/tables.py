@@ -2,8 +2,11 @@
 
 Columns of an export: `suggestion`, `status`, `asked` and `settled` (seconds since 1970), `origin`, one column for each
 parameter (as applied), context variable, and output (`objective` and every constraint; empty = not measured), `reason`.
+Where the problem itself has one of the first names, the export's own column gets a `_` behind it. CSV is in UTF-8.
+
 An import reads the parameter, context and output columns of such a table, or of any table with those names, and learns
-from it as from past operation: models only, no averages, no dual.
+from it as from past operation: models only, no averages, no dual. Since it cannot be undone, a table without a column
+for every name is refused; what was never measured is an empty column.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 import csv
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,24 +24,37 @@ from pdcbo.store.replay import Record
 from pdcbo.store.study import Study
 
 FIXED = ("suggestion", "status", "asked", "settled", "origin", "reason")
+Say = Callable[[str], object]
 
 
 def rows(record: Record) -> list[dict[str, Any]]:
     """Return one row a suggestion, in the order they were asked."""
     problem = record.book.problem
-    return [_row(problem, step, record.notes[i]) for i, step in record.book.ledger.steps.items()]
+    fixed = _fixed(problem)
+    return [_row(problem, fixed, step, record.notes[i]) for i, step in record.book.ledger.steps.items()]
 
 
-def _row(problem: Problem, step: Step, note: Mapping[str, Any]) -> dict[str, Any]:
+def _names(problem: Problem) -> list[str]:
+    return [*problem.parameters, *problem.context, *problem.outputs]
+
+
+def _fixed(problem: Problem) -> list[str]:
+    """Return the columns of `FIXED` under names that are not the problem's in small or capital letters."""
+    taken = {name.lower() for name in _names(problem)}
+    columns = []
+    for column in FIXED:
+        while column in taken:
+            column += "_"
+        columns.append(column)
+    return columns
+
+
+def _row(problem: Problem, fixed: list[str], step: Step, note: Mapping[str, Any]) -> dict[str, Any]:
     told = note.get("tell") or {}
     values = [None if math.isnan(v) else v for v in step.y] or [None] * len(problem.outputs)
+    own = (step.suggestion.id, step.status, note["asked"], note.get("settled"), note["origin"], step.reason)
     return {
-        "suggestion": step.suggestion.id,
-        "status": step.status,
-        "asked": note["asked"],
-        "settled": note.get("settled"),
-        "origin": note["origin"],
-        "reason": step.reason,
+        **dict(zip(fixed, own, strict=True)),
         **{**step.suggestion.parameters, **(told.get("applied") or {})},
         **{**step.suggestion.context, **(told.get("context") or {})},
         **(
@@ -56,12 +72,12 @@ def export(study: Study, path: str | os.PathLike[str]) -> int:
     with study.record() as record:
         table = rows(record)
         problem = record.book.problem
-    columns = [*FIXED, *problem.parameters, *problem.context, *problem.outputs]
+    columns = [*_fixed(problem), *_names(problem)]
     part = target.with_name(target.name + ".part")
     if kind == "parquet":
         _write_parquet(part, problem, columns, table)
     else:
-        with part.open("w", newline="") as file:
+        with part.open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, columns)
             writer.writeheader()
             writer.writerows(table)
@@ -69,36 +85,51 @@ def export(study: Study, path: str | os.PathLike[str]) -> int:
     return len(table)
 
 
-def read(path: str | os.PathLike[str], problem: Problem) -> list[dict[str, Any]]:
+def read(path: str | os.PathLike[str], problem: Problem, say: Say | None = None) -> list[dict[str, Any]]:
     """Read a table of past operation: only the problem's own columns, and only rows where something was measured.
 
+    Args:
+        path: of a `.csv` or `.parquet` file.
+        problem: its names are the columns.
+        say: takes words on what was not read: other columns, and outputs that no row has.
+
     Raises:
-        ValueError: a parameter or context column is missing, or a cell is not what its column takes.
+        ValueError: it is no such table, a column is missing or there twice, or a cell is not what its column takes.
+        OSError: the file cannot be read.
     """
     source = Path(path)
-    if _kind(source) == "parquet":
-        table = _read_parquet(source)
-    else:
-        with source.open(newline="") as file:
-            table = list(csv.DictReader(file))
+    header, table = _read_parquet(source) if _kind(source) == "parquet" else _read_csv(source)
+    for name in _names(problem):
+        if name not in header:
+            remedy = "; add an empty one if it was never measured" if name in problem.outputs else ""
+            raise ValueError(f"{source.name} has no column {name!r}{remedy}; its columns are {header!r}")
+        if header.count(name) > 1:
+            raise ValueError(f"{source.name} has column {name!r} twice; its columns are {header!r}")
     needed = [*problem.parameters, *problem.context]
     result = []
     for i, row in enumerate(table):
         missing = [name for name in needed if row.get(name) in (None, "")]
         if missing:
-            raise ValueError(f"{source.name}, row {i + 1}: column {missing[0]!r} is missing or empty")
+            raise ValueError(f"{source.name}, row {i + 1}: column {missing[0]!r} is empty")
         flat = {n: _cell(problem, n, row[n], f"{source.name}, row {i + 1}, column {n!r}") for n in needed}
         for name in problem.outputs:
             if row.get(name) not in (None, ""):
                 flat[name] = _number(row[name], f"{source.name}, row {i + 1}, column {name!r}")
         if any(name in flat for name in problem.outputs):
             result.append(flat)
+    if say is not None:
+        unmeasured = [name for name in problem.outputs if not any(name in flat for flat in result)]
+        ignored = [c for c in header if c not in (*_fixed(problem), *_names(problem))]
+        if unmeasured:
+            say(f"{source.name}: no row has a value of {', '.join(map(repr, unmeasured))}; nothing is learned of it")
+        if ignored:
+            say(f"{source.name}: other columns were not read: {', '.join(map(repr, ignored))}")
     return result
 
 
-def load(study: Study, path: str | os.PathLike[str], *, key: str | None = None) -> int:
-    """Learn from a `.csv` or `.parquet` table of past operation; return the number of rows learned from."""
-    return study.observe_table(read(path, study.problem), key=key)
+def load(study: Study, path: str | os.PathLike[str], *, key: str | None = None, say: Say | None = None) -> int:
+    """Learn from a `.csv` or `.parquet` table of past operation, see `read`; return the number of rows learned from."""
+    return study.observe_table(read(path, study.problem, say), key=key)
 
 
 def _kind(path: Path) -> str:
@@ -128,10 +159,29 @@ def _number(value: Any, where: str) -> float:
     return number
 
 
+def _read_csv(path: Path) -> tuple[list[str], list[dict[str, Any]]]:
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:  # spreadsheets put a byte-order mark first
+            reader = csv.DictReader(file)
+            return list(reader.fieldnames or ()), list(reader)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{path.name} is not a CSV file in UTF-8: {error}") from None
+
+
 def _write_parquet(path: Path, problem: Problem, columns: list[str], table: list[dict[str, Any]]) -> None:
     import duckdb
 
-    types = {"suggestion": "BIGINT", "asked": "DOUBLE", "settled": "DOUBLE", **dict.fromkeys(problem.outputs, "DOUBLE")}
+    folded: dict[str, str] = {}
+    for name in columns:
+        other = folded.setdefault(name.lower(), name)
+        if other != name:
+            raise ValueError(
+                f"columns {other!r} and {name!r} are one to Parquet's readers, which do not tell small letters from "
+                "capitals; export a .csv file"
+            )
+    numbers = {"suggestion": "BIGINT", "asked": "DOUBLE", "settled": "DOUBLE"}
+    types = {column: numbers.get(kind, "VARCHAR") for kind, column in zip(FIXED, columns, strict=False)}
+    types |= dict.fromkeys(problem.outputs, "DOUBLE")
     for name, variable in {**problem.parameters, **problem.context}.items():
         if isinstance(variable, Choice):
             kinds = {type(option) for option in variable.options}
@@ -139,23 +189,36 @@ def _write_parquet(path: Path, problem: Problem, columns: list[str], table: list
         else:
             types[name] = "BIGINT" if isinstance(variable, Integer) else "DOUBLE"
     with duckdb.connect() as database:
-        names = ", ".join(f"{_quoted(c)} {types.get(c, 'VARCHAR')}" for c in columns)
+        names = ", ".join(f"{_quoted(c)} {types[c]}" for c in columns)
         database.execute(f"CREATE TABLE study ({names})")
         if table:
             database.executemany(
                 f"INSERT INTO study VALUES ({', '.join('?' * len(columns))})",
                 [[row[c] for c in columns] for row in table],
             )
-        database.execute(f"COPY study TO {_text(str(path))} (FORMAT PARQUET)")
+        try:
+            database.execute(f"COPY study TO {_text(str(path))} (FORMAT PARQUET)")
+        except duckdb.Error as error:
+            raise OSError(f"{path} cannot be written: {_first_line(error)}") from None
 
 
-def _read_parquet(path: Path) -> list[dict[str, Any]]:
+def _read_parquet(path: Path) -> tuple[list[str], list[dict[str, Any]]]:
     import duckdb
 
+    path.open("rb").close()  # an error of the system, which DuckDB's would not be
     with duckdb.connect() as database:
-        cursor = database.execute(f"SELECT * FROM read_parquet({_text(str(path))})")
+        try:
+            cursor = database.execute(f"SELECT * FROM read_parquet({_text(str(path))})")
+            rows = cursor.fetchall()
+        except duckdb.Error as error:
+            raise ValueError(f"{path.name} is not a Parquet file: {_first_line(error)}") from None
         names = [column[0] for column in cursor.description]
-        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+        return names, [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def _first_line(error: Exception) -> str:
+    """Return an error of DuckDB without the statement that it shows below."""
+    return str(error).partition("\n")[0]
 
 
 def _quoted(name: str) -> str:
