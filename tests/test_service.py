@@ -8,7 +8,9 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -103,14 +105,23 @@ def test_same_body_same_answer_other_body_409(service: str) -> None:
         ("plant/suggestions/0/fail", "{}", 422),
         ("plant/observe", '{"rows": [{"parameters": {"a": 0.1, "b": NaN}, "context": {"c": 0}}]}', 422),
         ("plant/limits", '{"limits": {"g": 1e999}}', 422),
+        ("plant/limits", '{"limits": {"g": {"upper": 0.4, "colour": 1}}}', 422),
+        ("plant/ask", '{"context": {"c": ' + "[" * 500 + "]" * 500 + "}}", 422),
+        ("plant/observe", '{"rows": [' + '{"a":' * 500 + "1" + "}" * 500 + "]}", 422),
+        ("plant/suggestions/1/tell", '{"objective": 1, "constraints": {"g": 1}, "reference": NaN}', 422),
+        ("plant/suggestions/1/tell", '{"objective": 1, "constraints": {"g": 1}, "proposed": {}}', 422),
+        ("plant/known-good", '{"parameters": {"a": 0, "b": 0}, "proposed": {"parameters": {}}}', 422),
     ],
 )
 def test_malformed_bodies_are_refused_and_change_nothing(service: str, path: str, body: str, status: int) -> None:
     with pdcbo.connect(service, "plant", PROBLEM, optimizer="random") as remote:
         remote.ask({"c": 0.5})
-        given = httpx.post(f"{service}{API}/{path}", content=body, headers={"Content-Type": "application/json"})
+        method = "PUT" if path.endswith("known-good") else "POST"
+        headers = {"Content-Type": "application/json"}
+        given = httpx.request(method, f"{service}{API}/{path}", content=body, headers=headers)
         assert given.status_code == status, given.text
         assert given.json()["error"]
+        assert given.json()["kind"] in (None, "type")
         assert remote.status()["seq"] == 2
 
 
@@ -292,3 +303,167 @@ def test_floats_cross_the_wire_without_losing_a_bit(service: str) -> None:
         remote.tell(s, 0.1 + 0.2, {"g": None})
         told = remote.events()[-1]
         assert told["payload"]["objective"] == 0.1 + 0.2
+
+
+NAN = float("nan")
+ALIEN = pdcbo.Suggestion(1, {"a": 0.5, "b": 0.5}, {"c": 0.5})  # as another study would have made it
+OUTCOME = {"g": 0.2}
+REFUSED = {
+    "another study's, told": lambda t: t.tell(ALIEN, 1.0, OUTCOME),
+    "another study's, failed": lambda t: t.fail(ALIEN, "offline"),
+    "another study's, corrected": lambda t: t.correct(ALIEN, objective=1.0),
+    "edited": lambda t: t.tell(replace(t.pending[0], parameters={"a": 0.0, "b": 0.0}), 1.0, OUTCOME),
+    "edited context": lambda t: t.tell(replace(t.pending[0], context={"c": 0.9}), 1.0, OUTCOME),
+    "unknown, told": lambda t: t.tell(9999, 1.0, OUTCOME),
+    "unknown, failed": lambda t: t.fail(9999),
+    "unknown, corrected": lambda t: t.correct(9999, objective=1.0),
+    "no id": lambda t: t.tell("1", 1.0, OUTCOME),
+    "no flag": lambda t: t.fail(2, "offline", applied="no"),
+    "a number for a flag": lambda t: t.fail(2, "offline", applied=1),
+    "nan context": lambda t: t.ask({"c": NAN}),
+    "infinite context": lambda t: t.ask({"c": np.float64("inf")}),
+    "nan objective": lambda t: t.tell(2, NAN, OUTCOME),
+    "nan constraint": lambda t: t.tell(2, 1.0, {"g": NAN}),
+    "nan corrected": lambda t: t.correct(1, constraints={"g": NAN}),
+    "nan limit": lambda t: t.set_limits({"g": NAN}),
+    "None for a context": lambda t: t.ask({"c": None}),
+    "a list for a context": lambda t: t.ask({"c": [1]}),
+    "a string for a context": lambda t: t.ask({"c": "x"}),
+    "a mapping for a context": lambda t: t.ask({"c": {"x": True}}),
+    "a string for the objective": lambda t: t.tell(2, "x", OUTCOME),
+    "a boolean for a constraint": lambda t: t.tell(2, 1.0, {"g": True}),
+    "a list applied": lambda t: t.tell(2, 1.0, OUTCOME, applied={"a": [1]}),
+    "a string corrected": lambda t: t.correct(1, objective="x"),
+    "a list for a limit": lambda t: t.set_limits({"g": [1]}),
+    "no limits": lambda t: t.set_limits([1]),
+    "a row that is none": lambda t: t.observe_table([3]),
+    "a string in a flat row": lambda t: t.observe_table([{"a": "x", "b": 0.2, "c": 0.3, "objective": 1.0}]),
+    "an unknown column": lambda t: t.observe_table([{"a": 0.1, "b": 0.2, "c": 0.3, "objective": 1.0, "d": 1.0}]),
+    "delta of a wrong type": lambda t: t.certificate("x"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_remote_study_refuses_what_the_optimizer_refuses_in_its_words(service: str, case: str) -> None:
+    local = pdcbo.OPTIMIZERS["random"](PROBLEM)
+    with pdcbo.connect(service, "plant", PROBLEM, optimizer="random") as remote:
+        said = []
+        for tuner in (local, remote):
+            tuner.tell(tuner.ask({"c": 0.5}), 1.0, OUTCOME)
+            tuner.ask({"c": 0.5})
+            with pytest.raises((TypeError, ValueError)) as caught:
+                REFUSED[case](tuner)
+            said.append((caught.type, str(caught.value)))
+        assert said[0] == said[1]
+        assert remote.status()["seq"] == 4
+
+
+@pytest.mark.parametrize(
+    "guards",
+    [
+        {"max_change": {"a": "x"}},
+        {"max_change": {"a": [1]}},
+        {"bounds": {"a": 3}},
+        {"bounds": {"a": [None, 1]}},
+        {"fallback": {"a": "x", "b": 0.5}},
+        {"fallback": {"a": 0.5, "b": 0.5}, "deadline": "x"},
+        [1],
+    ],
+    ids=repr,
+)
+def test_guards_of_a_wrong_type_are_refused_as_in_a_study(service: str, tmp_path: Path, guards: Any) -> None:
+    with (
+        pdcbo.connect(service, "plant", PROBLEM, optimizer="random") as remote,
+        Study.open(tmp_path / "local.db", "plant", PROBLEM, optimizer="random") as local,
+    ):
+        said = []
+        for study in (local, remote):
+            with pytest.raises(TypeError, match="guards") as caught:
+                study.set_guards(guards)
+            said.append(str(caught.value))
+        assert said[0] == said[1] or not isinstance(guards, dict)
+        with pytest.raises(TypeError, match="guards"):
+            pdcbo.connect(service, "other", PROBLEM, guards=guards)
+
+
+def test_a_reason_is_in_words(service: str) -> None:
+    with pdcbo.connect(service, "plant", PROBLEM, optimizer="random") as remote:
+        with pytest.raises(TypeError, match="reason"):
+            remote.fail(remote.ask({"c": 0.5}), 5)  # type: ignore[arg-type]
+        remote.pause(ValueError("valve"))  # type: ignore[arg-type]
+        assert remote.events()[-1]["payload"] == {"reason": "valve"}
+
+
+def test_known_good_parameters_are_those_of_this_study(service: str) -> None:
+    with pdcbo.connect(service, "plant", PROBLEM, optimizer="random") as remote:
+        made = remote.ask({"c": 0.5})
+        with pytest.raises(ValueError, match="made by another tuner or changed since"):
+            remote.set_known_good(ALIEN)
+        with pytest.raises(ValueError, match="suggestion 9999 is unknown"):
+            remote.set_known_good(9999)
+        remote.set_known_good(made)
+        assert remote.events()[-1]["payload"] == {"parameters": made.parameters}
+
+
+def test_a_remote_study_takes_numbers_of_numpy(service: str) -> None:
+    numbers = {"horizon": np.int64(30), "seed": np.int64(1), "delta": np.float64(0.1)}
+    with pdcbo.connect(service, "plant", PROBLEM, optimizer="random", **numbers) as remote:
+        s = remote.ask({"c": np.float32(0.5)}, deadline=np.float64(5.0))
+        remote.tell(np.int64(s.id), np.float64(1.0), {"g": np.float32(0.25)})
+        remote.fail(remote.ask({"c": 0.5}), applied=np.False_)
+        assert remote.certificate(np.float64(0.2)) == remote.certificate(0.2)
+        assert remote.step == 1
+
+
+def test_keys_are_those_of_a_study(service: str, tmp_path: Path) -> None:
+    with (
+        pdcbo.connect(service, "plant", PROBLEM, optimizer="random") as remote,
+        Study.open(tmp_path / "local.db", "plant", PROBLEM, optimizer="random") as local,
+    ):
+        for study in (local, remote):
+            study.tell(study.ask({"c": 0.5}, key="step 1, größer"), 1.0, OUTCOME)
+            for _ in range(2):
+                study.correct(1, objective=0.5, key="mine")
+                study.observe({"a": 0.1, "b": 0.2}, {"c": 0.3}, objective=0.5, key="past")
+                study.set_limits({"g": 0.4}, key="limit")
+                study.pause("lunch", key="pause")
+                study.resume(key="resume")
+                study.set_known_good(1, key="good")
+                study.return_to_known_good(key="return")
+                study.set_guards({"max_change": {"a": 0.1}}, key="guards")
+            with pytest.raises(Conflict, match="'mine' was used before"):
+                study.correct(1, objective=0.6, key="mine")
+            for key, error in (("", ValueError), ("a\nb", ValueError), ("k" * 201, ValueError), (5, TypeError)):
+                with pytest.raises(error, match="key must "):
+                    study.correct(1, objective=0.6, key=key)
+                with pytest.raises(error, match="key must "):
+                    study.ask({"c": 0.5}, key=key)
+        keys = ["step 1, größer", None, "mine", "past", "limit", "pause", "resume", "good", "return", "guards"]
+        assert [e["key"] for e in remote.events()][1:] == keys
+        assert [e.key for e in local.events()][1:] == keys
+
+
+def test_past_operation_comes_flat_or_by_group(service: str) -> None:
+    flat = {"a": 0.1, "b": np.float64(0.2), "c": 0.3, "objective": 0.5, "g": None}
+    nested = {"parameters": {"a": 0.1, "b": 0.2}, "context": {"c": 0.3}, "constraints": {"g": 0.4}}
+    with pdcbo.connect(service, "plant", PROBLEM, optimizer="random") as remote:
+        assert remote.observe_table([flat, nested]) == 2
+        with pytest.raises(ValueError, match=r"rows\[1\]\['a'\] must be a finite number, got nan"):
+            remote.observe_table([flat, {**flat, "a": NAN}])
+        assert [e["kind"] for e in remote.events()] == ["created", "observe"]
+
+
+def test_a_study_is_not_defined_behind_its_fields(service: str) -> None:
+    body = {"name": "plant", "problem": PROBLEM.to_json(), "horizon": 300}
+    for name in ("horizon", "optimizer", "seed", "delta", "guards", "problem", "store", "name"):
+        answered = httpx.post(f"{service}{API}", json={**body, "settings": {name: 7}})
+        assert answered.status_code == 422
+        assert f"settings[{name!r}]" in answered.json()["error"]
+    assert httpx.get(f"{service}{API}").json() == {"studies": []}
+    with pytest.raises(TypeError, match="nonsense"):
+        pdcbo.connect(service, "plant", PROBLEM, nonsense=3)
+    with pytest.raises(TypeError, match="problem must be a Problem"):
+        pdcbo.connect(service, "plant", PROBLEM.to_json())
+    pdcbo.connect(service, "plant", PROBLEM, horizon=300).close()
+    with pytest.raises(TypeError, match=r"\['horizon', 'nonsense'\] are for the creation"):
+        pdcbo.connect(service, "plant", horizon=7, nonsense=3)

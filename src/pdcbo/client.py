@@ -6,6 +6,7 @@ because every ask and every order carries a key of its own and a tell is known b
 
 from __future__ import annotations
 
+import math
 import random
 import time
 import uuid
@@ -14,12 +15,14 @@ from typing import Any
 from urllib.parse import quote
 
 import httpx
+import numpy as np
 
 from pdcbo.certificates import Bound, Certificate
 from pdcbo.guards import Guards
+from pdcbo.optimizers.base import UNCHANGED
 from pdcbo.optimizers.ledger import Suggestion
 from pdcbo.optimizers.summary import Summary
-from pdcbo.problem import Constraint, Problem, Scalar, Values
+from pdcbo.problem import Constraint, Problem, Scalar, Values, as_number
 from pdcbo.store.core import Conflict
 from pdcbo.store.values import as_json, as_json_values
 
@@ -46,7 +49,7 @@ class RemoteStudy:
         self, context: Values | None = None, *, key: str | None = None, deadline: float | None = None
     ) -> Suggestion:
         """Propose parameters for a context; see `Study.ask`."""
-        body = {"context": as_json_values(context, "context") or {}, "key": key or _key(), "deadline": deadline}
+        body = {"context": as_json_values(context, "context") or {}, "key": _key(key), "deadline": deadline}
         return _suggestion(self._call("POST", "/ask", body))
 
     def tell(
@@ -61,24 +64,33 @@ class RemoteStudy:
     ) -> None:
         """Report what the plant answered; see `Study.tell`."""
         body = {
-            "objective": as_json(objective, "objective"),
+            "objective": objective,
             "constraints": as_json_values(constraints, "constraints") or {},
             "applied": as_json_values(applied, "applied"),
             "context": as_json_values(context, "context"),
-            "reference": as_json(reference, "reference"),
+            "reference": reference,
+            **_proposed(suggestion),
         }
         self._call("POST", f"/suggestions/{_id(suggestion)}/tell", body)
 
     def fail(self, suggestion: Suggestion | int, reason: str = "", *, applied: bool = True) -> None:
         """Report that a suggestion brought no measurement."""
-        self._call("POST", f"/suggestions/{_id(suggestion)}/fail", {"reason": reason, "applied": bool(applied)})
+        body = {"reason": reason, "applied": applied, **_proposed(suggestion)}
+        self._call("POST", f"/suggestions/{_id(suggestion)}/fail", body)
 
     def correct(
-        self, suggestion: Suggestion | int, *, constraints: Values | None = None, **objective: float | None
+        self,
+        suggestion: Suggestion | int,
+        *,
+        objective: float | None = UNCHANGED,
+        constraints: Values | None = None,
+        key: str | None = None,
     ) -> None:
         """Replace measured values, or supply late ones."""
-        body = {**as_json(objective, "objective"), "constraints": as_json_values(constraints, "constraints")}
-        self._call("POST", f"/suggestions/{_id(suggestion)}/correct", {**body, "key": _key()})
+        body = {"constraints": as_json_values(constraints, "constraints"), "key": _key(key), **_proposed(suggestion)}
+        if objective is not UNCHANGED:
+            body["objective"] = objective
+        self._call("POST", f"/suggestions/{_id(suggestion)}/correct", body)
 
     def observe(
         self,
@@ -87,53 +99,56 @@ class RemoteStudy:
         *,
         objective: float | None = None,
         constraints: Values | None = None,
+        key: str | None = None,
     ) -> None:
         """Learn from past operation that nobody asked for."""
         row = {"parameters": parameters, "context": context or {}, "objective": objective,
                "constraints": constraints or {}}  # fmt: skip
-        self.observe_table([row])
+        self.observe_table([row], key=key)
 
-    def observe_table(self, rows: Iterable[Mapping[str, Any]]) -> int:
+    def observe_table(self, rows: Iterable[Mapping[str, Any]], *, key: str | None = None) -> int:
         """Learn from a table of past operation; either all rows enter or none."""
-        table = [as_json(row, f"row {i}") for i, row in enumerate(rows)]
+        table = list(rows)
         if table:
-            self._call("POST", "/observe", {"rows": table, "key": _key()})
+            self._call("POST", "/observe", {"rows": table, "key": _key(key)})
         return len(table)
 
-    def set_limits(self, limits: Values) -> None:
+    def set_limits(self, limits: Values, *, key: str | None = None) -> None:
         """Change limits for suggestions asked from now on."""
-        plain = {n: v.to_json() if isinstance(v, Constraint) else as_json(v, n) for n, v in limits.items()}
-        self._call("POST", "/limits", {"limits": plain, "key": _key()})
+        if not isinstance(limits, Mapping):
+            raise TypeError(f"limits must be a mapping of names, got {limits!r}")
+        plain = {n: v.to_json() if isinstance(v, Constraint) else v for n, v in limits.items()}
+        self._call("POST", "/limits", {"limits": plain, "key": _key(key)})
 
-    def set_guards(self, guards: Guards | Mapping[str, Any]) -> None:
+    def set_guards(self, guards: Guards | Mapping[str, Any], *, key: str | None = None) -> None:
         """Put other guards in force."""
-        plain = guards.to_json() if isinstance(guards, Guards) else as_json_values(guards, "guards")
-        self._call("PUT", "/guards", {"guards": plain, "key": _key()})
+        self._call("PUT", "/guards", {"guards": _guards(guards), "key": _key(key)})
 
-    def pause(self, reason: str = "") -> None:
+    def pause(self, reason: str = "", *, key: str | None = None) -> None:
         """Hold the parameters applied last until `resume`."""
-        self._call("POST", "/pause", {"reason": reason, "key": _key()})
+        self._call("POST", "/pause", {"reason": str(reason), "key": _key(key)})
 
-    def resume(self) -> None:
+    def resume(self, *, key: str | None = None) -> None:
         """End a pause or a return to known-good parameters."""
-        self._call("POST", "/resume", {"key": _key()})
+        self._call("POST", "/resume", {"key": _key(key)})
 
-    def set_known_good(self, parameters: Mapping[str, Scalar] | Suggestion | int) -> None:
-        """Name the parameters to return to in need."""
+    def set_known_good(self, parameters: Mapping[str, Scalar] | Suggestion | int, *, key: str | None = None) -> None:
+        """Name the parameters to return to in need, or the suggestion that had them."""
         given = (
-            {"parameters": as_json_values(parameters, "parameters")}
+            {"parameters": parameters}
             if isinstance(parameters, Mapping)
-            else {"suggestion": _id(parameters)}
+            else {"suggestion": _id(parameters), **_proposed(parameters)}
         )
-        self._call("PUT", "/known-good", {**given, "key": _key()})
+        self._call("PUT", "/known-good", {**given, "key": _key(key)})
 
-    def return_to_known_good(self, reason: str = "") -> None:
+    def return_to_known_good(self, reason: str = "", *, key: str | None = None) -> None:
         """Propose the known-good parameters from now on, until `resume`."""
-        self._call("POST", "/return", {"reason": reason, "key": _key()})
+        self._call("POST", "/return", {"reason": str(reason), "key": _key(key)})
 
     def certificate(self, delta: float | None = None) -> dict[str, Certificate]:
         """Return what can be said of each limit's true average."""
-        data = self._call("GET", "/certificate" + ("" if delta is None else f"?delta={delta!r}"))
+        query = "" if delta is None else f"?delta={as_number(delta, 'delta')!r}"
+        data = self._call("GET", "/certificate" + query)
         return {label: _certificate(c) for label, c in data.items()}
 
     def summary(self) -> Summary:
@@ -181,11 +196,12 @@ class RemoteStudy:
     def __repr__(self) -> str:
         return f"<RemoteStudy {self.name!r} on {self._http.base_url}>"
 
-    def _call(self, method: str, path: str, body: Any = None, root: bool = False) -> Any:
+    def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None, root: bool = False) -> Any:
+        plain = None if body is None else {name: _finite(as_json(v, name), name) for name, v in body.items()}
         pause = 0.1
         for attempt in range(self.retries + 1):
             try:
-                answer = self._http.request(method, path if root else self._path + path, json=body)
+                answer = self._http.request(method, path if root else self._path + path, json=plain)
                 if answer.status_code not in RETRIED:
                     return _checked(answer)
                 said = _words(answer)
@@ -222,8 +238,13 @@ def connect(
 
     Raises:
         KeyError: there is no such study and no problem was given.
+        TypeError: the problem is none, or options were given without one.
         ServiceError: the service cannot be reached.
     """
+    if problem is not None and not isinstance(problem, Problem):
+        raise TypeError(f"problem must be a Problem, got {problem!r}")
+    if problem is None and options:
+        raise TypeError(f"{sorted(options)!r} are for the creation of a study; give a problem too, or leave them out")
     remote = RemoteStudy(url, study, token=token, timeout=timeout, retries=retries)
     try:
         if problem is None:
@@ -233,8 +254,8 @@ def connect(
             known: dict[str, Any] = {name: options.pop(name) for name in names if name in options}
             guards = options.pop("guards", None)
             if guards is not None:
-                known["guards"] = guards.to_json() if isinstance(guards, Guards) else as_json_values(guards, "guards")
-            body = {"name": study, "problem": problem.to_json(), **known, "settings": as_json(options, "settings")}
+                known["guards"] = _guards(guards)
+            body = {"name": study, "problem": problem.to_json(), **known, "settings": options}
             remote._call("POST", "/studies", body, root=True)
     except BaseException:
         remote.close()
@@ -245,34 +266,59 @@ def connect(
 def _checked(answer: httpx.Response) -> Any:
     if answer.is_success:
         return answer.json()
-    words = _words(answer)
+    words, kind = _words(answer), _said(answer, "kind")
     if answer.status_code == 404:
-        raise KeyError(words)
+        raise ValueError(words) if kind == "suggestion" else KeyError(words)
     if answer.status_code == 409:
         raise Conflict(words)
     if answer.status_code in (400, 413, 422):
-        raise ValueError(words)
+        raise TypeError(words) if kind == "type" else ValueError(words)
     if answer.status_code in (401, 403):
         raise PermissionError(words)
     raise ServiceError(f"the service answered {answer.status_code}: {words}")
 
 
-def _words(answer: httpx.Response) -> str:
+def _said(answer: httpx.Response, field_name: str) -> Any:
     try:
-        return str(answer.json()["error"])
-    except (ValueError, KeyError, TypeError):
-        return answer.text[:200]
+        return answer.json()[field_name]
+    except (ValueError, KeyError, TypeError):  # it is not from the service, but from what stands before it
+        return None
 
 
-def _key() -> str:
-    return uuid.uuid4().hex
+def _words(answer: httpx.Response) -> str:
+    return str(_said(answer, "error") or answer.text[:200])
+
+
+def _finite(value: Any, field_name: str) -> Any:
+    """Return plain data as it is, after looking for numbers that JSON has no word for."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{field_name} must be a finite number, got {value!r}")
+    if isinstance(value, dict | list):
+        for name, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            _finite(inner, f"{field_name}[{name!r}]")
+    return value
+
+
+def _key(key: str | None) -> str:
+    return uuid.uuid4().hex if key is None else key
+
+
+def _guards(guards: Guards | Mapping[str, Any]) -> dict[str, Any] | None:
+    return guards.to_json() if isinstance(guards, Guards) else as_json_values(guards, "guards")
 
 
 def _id(suggestion: Suggestion | int) -> int:
     number = suggestion.id if isinstance(suggestion, Suggestion) else suggestion
-    if isinstance(number, bool) or not isinstance(number, int):
+    if isinstance(number, bool) or not isinstance(number, int | np.integer):
         raise TypeError(f"suggestion must be a Suggestion or its id, got {suggestion!r}")
-    return number
+    return int(number)
+
+
+def _proposed(suggestion: Suggestion | int) -> dict[str, Any]:
+    """Return what a suggestion proposed, for the service to hold against its own; a number has nothing to compare."""
+    if not isinstance(suggestion, Suggestion):
+        return {}
+    return {"proposed": {"parameters": suggestion.parameters, "context": suggestion.context}}
 
 
 def _suggestion(data: Mapping[str, Any]) -> Suggestion:

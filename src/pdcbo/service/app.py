@@ -114,20 +114,22 @@ def _gauges(study: Study) -> dict[str, Any]:
 
 
 def _handlers(app: FastAPI) -> None:
-    def answer(status: int, error: str, fields: list[str] | None = None, headers: dict[str, str] | None = None) -> Json:
-        return Json({"error": error, "fields": fields or []}, status_code=status, headers=headers)
+    def answer(status: int, error: str, headers: dict[str, str] | None = None, **more: Any) -> Json:
+        return Json({"error": error, "fields": [], "kind": None, **more}, status_code=status, headers=headers)
 
     @app.exception_handler(RequestValidationError)
     def malformed(request: Request, error: RequestValidationError) -> Json:
         """Name the fields without repeating their values, which may be NaN or huge."""
         fields = [".".join(str(part)[:100] for part in e["loc"]) + ": " + str(e["msg"])[:300] for e in error.errors()]
         if any(e["type"] == "json_invalid" for e in error.errors()):
-            return answer(400, "the body is not JSON", fields[:1])
-        return answer(422, fields[0] if fields else "malformed", fields[:50])
+            return answer(400, "the body is not JSON", fields=fields[:1])
+        kind = "type" if any(e["type"].endswith("_type") for e in error.errors()[:1]) else None
+        return answer(422, fields[0] if fields else "malformed", fields=fields[:50], kind=kind)
 
     @app.exception_handler(HTTPException)
     def refused(request: Request, error: HTTPException) -> Json:
-        return answer(error.status_code, str(error.detail)[:2000], headers=dict(error.headers or {}))
+        kind = getattr(error, "kind", None)
+        return answer(error.status_code, str(error.detail)[:2000], dict(error.headers or {}), kind=kind)
 
     @app.exception_handler(Conflict)
     def conflict(request: Request, error: Conflict) -> Json:

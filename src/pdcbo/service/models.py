@@ -1,20 +1,25 @@
-"""What goes over the wire: strict models, so that a boolean is no number and NaN is nothing at all."""
+"""What goes over the wire: strict models, so that a boolean is no number and NaN is nothing at all.
+
+What the study itself checks is described here and not validated (`SkipValidation`): it is refused in the study's words,
+which name the field, the value and what would be right, and are the same over HTTP as in the plant's own process.
+"""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
+from pydantic import BaseModel, ConfigDict, Field, SkipValidation, StrictBool, StrictInt, StrictStr
 from pydantic.config import JsonDict
 
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Text = Annotated[str, Field(strict=True, max_length=2000)]
 Name = Annotated[str, Field(strict=True, min_length=1, max_length=128)]
-Key = Annotated[str, Field(strict=True, min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")]
+Key = Annotated[str, Field(min_length=1, max_length=200), SkipValidation]
 StudyName = Annotated[str, Field(strict=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}$")]
 Scalar = StrictBool | StrictInt | Number | Annotated[StrictStr, Field(max_length=200)]
-Values = Annotated[dict[Name, Scalar], Field(max_length=256)]
-Measured = Annotated[dict[Name, Number | None], Field(max_length=256)]
+Values = Annotated[dict[Name, Annotated[Scalar, SkipValidation]], Field(max_length=256)]
+Reading = Annotated[Number | None, SkipValidation]
+Measured = Annotated[dict[Name, Reading], Field(max_length=256)]
 
 SUGGESTION: JsonDict = {
     "id": 1, "parameters": {"feed_rate": 4.61, "temperature": 81.3}, "context": {"price_p": 1100.0}, "outside": [],
@@ -77,13 +82,15 @@ class ProblemSpec(Body):
 class GuardSpec(Body):
     """What stands between a suggestion and the plant."""
 
-    max_change: Annotated[dict[Name, Number], Field(max_length=64)] = Field(default_factory=dict)
-    bounds: Annotated[dict[Name, Annotated[list[Scalar], Field(max_length=256)]], Field(max_length=64)] = Field(
+    max_change: Annotated[dict[Name, Annotated[Number, SkipValidation]], Field(max_length=64)] = Field(
+        default_factory=dict
+    )
+    bounds: Annotated[dict[Name, Annotated[list[Scalar], SkipValidation]], Field(max_length=64)] = Field(
         default_factory=dict
     )
     fallback: Values | None = None
     start: Values | None = None
-    deadline: Number | None = None
+    deadline: Reading = None
 
 
 class NewStudy(Body):
@@ -129,14 +136,22 @@ class Ask(Body):
     )
 
 
+class Proposed(Body):
+    """A suggestion as the caller has it: refused unless it is the one that was made here under this number."""
+
+    parameters: Values
+    context: Values = Field(default_factory=dict)
+
+
 class Tell(Body):
     """What the plant answered; null means not measured."""
 
-    objective: Number | None
+    objective: Reading
     constraints: Measured = Field(default_factory=dict)
     applied: Values | None = None
     context: Values | None = None
-    reference: Number | None = None
+    reference: Reading = None
+    proposed: Proposed | None = None
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [{"objective": -71.3, "constraints": {"x_a": 0.118}}]}
@@ -147,7 +162,8 @@ class Fail(Body):
     """A suggestion that brought no measurement."""
 
     reason: Text = ""
-    applied: StrictBool = True
+    applied: Annotated[bool, SkipValidation] = True
+    proposed: Proposed | None = None
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"reason": "analyser offline"}]})
 
@@ -155,31 +171,34 @@ class Fail(Body):
 class Correct(Body):
     """Other values for a step that counts; what is not named stays."""
 
-    objective: Number | None = None
+    objective: Reading = None
     constraints: Measured | None = None
+    proposed: Proposed | None = None
     key: Key | None = None
 
 
 class Row(Body):
-    """One row of past operation."""
+    """One row of past operation, by group."""
 
     parameters: Values
     context: Values = Field(default_factory=dict)
-    objective: Number | None = None
+    objective: Reading = None
     constraints: Measured = Field(default_factory=dict)
 
 
 class Observe(Body):
-    """Past operation to learn from: models only, no averages, no dual."""
+    """Past operation to learn from: models only, no averages, no dual. A row may be flat, its names the columns."""
 
-    rows: Annotated[list[Row], Field(min_length=1, max_length=10_000)]
+    rows: Annotated[
+        list[Annotated[Row | dict[Name, Scalar | None], SkipValidation]], Field(min_length=1, max_length=10_000)
+    ]
     key: Key | None = None
 
 
 class NewLimits(Body):
     """Limits for suggestions asked from now on."""
 
-    limits: Limits
+    limits: Annotated[dict[Name, Annotated[Number | ConstraintSpec, SkipValidation]], Field(max_length=64)]
     key: Key | None = None
 
 
@@ -202,6 +221,7 @@ class KnownGood(Body):
 
     parameters: Values | None = None
     suggestion: StrictInt | None = None
+    proposed: Proposed | None = None
     key: Key | None = None
 
 
@@ -249,11 +269,16 @@ class HistoryOut(BaseModel):
 
 
 class Problem(BaseModel):
-    """Why a call was refused."""
+    """Why a call was refused; `kind` says which, where the status leaves it open.
+
+    It is `type` with a 422 for a value of a wrong type, and `suggestion` with a 404 where the study is there and the
+    suggestion is not.
+    """
 
     error: str
     fields: list[str] = Field(default_factory=list)
+    kind: Literal["type", "suggestion"] | None = None
 
     model_config = ConfigDict(
-        json_schema_extra={"examples": [{"error": "context['price_p'] is missing", "fields": []}]}
+        json_schema_extra={"examples": [{"error": "context['price_p'] is missing", "fields": [], "kind": None}]}
     )

@@ -13,7 +13,6 @@ from pdcbo.problem import Problem
 from pdcbo.service import models as m
 from pdcbo.service.registry import Registry
 from pdcbo.store import Conflict, ModelError, StoreError, Study
-from pdcbo.store.replay import constraint_changes
 from pdcbo.store.status import status
 
 REFUSED: dict[int | str, dict[str, Any]] = {
@@ -43,6 +42,14 @@ def registry(request: Request) -> Registry:
     return request.app.state.registry  # type: ignore[no-any-return]
 
 
+class Refusal(HTTPException):
+    """An answer that says why, with the kind of `models.Problem`."""
+
+    def __init__(self, status: int, why: str, kind: str | None = None) -> None:
+        super().__init__(status, why)
+        self.kind = kind
+
+
 @contextmanager
 def refusing(*more: type[Exception]) -> Iterator[None]:
     """Turn what a study refuses into an answer that says why."""
@@ -50,8 +57,10 @@ def refusing(*more: type[Exception]) -> Iterator[None]:
         yield
     except (Conflict, ModelError, StoreError, HTTPException):
         raise  # each has an answer of its own
+    except RecursionError as error:
+        raise Refusal(422, "the body is nested too deeply; a value is a number, a string, true or false") from error
     except (TypeError, ValueError, *more) as error:  # type: ignore[misc]
-        raise HTTPException(422, str(error)) from error
+        raise Refusal(422, str(error), "type" if isinstance(error, TypeError) else None) from error
 
 
 def find(request: Request, name: str) -> Study:
@@ -65,10 +74,16 @@ def find(request: Request, name: str) -> Study:
 def find_step(study: Study, number: int) -> Suggestion:
     """Return a suggestion, or answer that there is none."""
     with study.record() as record:
-        step = record.book.ledger.steps.get(number)
-        if step is None:
-            raise HTTPException(404, f"study {study.name!r} has no suggestion {number}")
-        return step.suggestion
+        try:
+            return record.book.ledger.find(number).suggestion
+        except ValueError as error:
+            raise Refusal(404, str(error), "suggestion") from error
+
+
+def given(study: Study, number: int, proposed: m.Proposed | None) -> Suggestion | int:
+    """Return a suggestion that is there as the caller gave it; the study refuses one that it did not make."""
+    find_step(study, number)
+    return number if proposed is None else Suggestion(number, proposed.parameters, proposed.context)
 
 
 def accepted(request: Request, study: Study) -> m.Accepted:
@@ -96,10 +111,13 @@ def create_study(request: Request, body: m.NewStudy) -> m.Accepted:
             "horizon": body.horizon,
             "seed": body.seed,
             "delta": body.delta,
-            "guards": body.guards.model_dump(),
-            **{k: v for k, v in body.settings.items() if k not in ("problem", "store", "name")},
+            "guards": dict(body.guards),
         }
-        study = registry(request).create(body.name, definition)
+        for name in ("store", "name", *definition):
+            if name in body.settings:
+                raise ValueError(f"settings[{name!r}] is no setting of an optimizer; beside settings there are "
+                                 f"{['name', *definition]!r}")  # fmt: skip
+        study = registry(request).create(body.name, {**definition, **body.settings})
     return accepted(request, study)
 
 
@@ -130,9 +148,9 @@ def suggestion(request: Request, name: StudyPath, number: IdPath) -> m.Suggestio
 def tell(request: Request, name: StudyPath, number: IdPath, body: m.Tell) -> m.Accepted:
     """Report what the plant answered; the same body again gives the same answer, another one is refused."""
     study = find(request, name)
-    find_step(study, number)
+    suggestion = given(study, number, body.proposed)
     with refusing():
-        study.tell(number, body.objective, body.constraints, applied=body.applied, context=body.context,
+        study.tell(suggestion, body.objective, body.constraints, applied=body.applied, context=body.context,
                    reference=body.reference)  # fmt: skip
     return accepted(request, study)
 
@@ -141,9 +159,9 @@ def tell(request: Request, name: StudyPath, number: IdPath, body: m.Tell) -> m.A
 def fail(request: Request, name: StudyPath, number: IdPath, body: m.Fail) -> m.Accepted:
     """Report that a suggestion brought no measurement."""
     study = find(request, name)
-    find_step(study, number)
+    suggestion = given(study, number, body.proposed)
     with refusing():
-        study.fail(number, body.reason, applied=body.applied)
+        study.fail(suggestion, body.reason, applied=body.applied)
     return accepted(request, study)
 
 
@@ -151,10 +169,10 @@ def fail(request: Request, name: StudyPath, number: IdPath, body: m.Fail) -> m.A
 def correct(request: Request, name: StudyPath, number: IdPath, body: m.Correct) -> m.Accepted:
     """Replace measured values or supply late ones; what is not named stays."""
     study = find(request, name)
-    find_step(study, number)
+    suggestion = given(study, number, body.proposed)
     with refusing():
-        given = {"objective": body.objective} if "objective" in body.model_fields_set else {}
-        study.correct(number, constraints=body.constraints, key=body.key, **given)
+        cost = {"objective": body.objective} if "objective" in body.model_fields_set else {}
+        study.correct(suggestion, constraints=body.constraints, key=body.key, **cost)
     return accepted(request, study)
 
 
@@ -163,7 +181,7 @@ def observe(request: Request, name: StudyPath, body: m.Observe) -> m.Accepted:
     """Learn from past operation."""
     study = find(request, name)
     with refusing():
-        study.observe_table([row.model_dump() for row in body.rows], key=body.key)
+        study.observe_table(body.rows, key=body.key)  # type: ignore[arg-type]
     return accepted(request, study)
 
 
@@ -172,8 +190,7 @@ def limits(request: Request, name: StudyPath, body: m.NewLimits) -> m.Accepted:
     """Change limits for suggestions asked from now on."""
     study = find(request, name)
     with refusing():
-        plain = {n: v.model_dump() if isinstance(v, m.ConstraintSpec) else v for n, v in body.limits.items()}
-        study.set_limits(constraint_changes(plain), key=body.key)
+        study.set_limits(body.limits, key=body.key)
     return accepted(request, study)
 
 
@@ -182,7 +199,7 @@ def guards(request: Request, name: StudyPath, body: m.NewGuards) -> m.Accepted:
     """Put other guards in force."""
     study = find(request, name)
     with refusing():
-        study.set_guards(body.guards.model_dump(), key=body.key)
+        study.set_guards(dict(body.guards), key=body.key)
     return accepted(request, study)
 
 
@@ -210,10 +227,11 @@ def known_good(request: Request, name: StudyPath, body: m.KnownGood) -> m.Accept
     study = find(request, name)
     if (body.parameters is None) == (body.suggestion is None):
         raise HTTPException(422, "give either parameters or a suggestion")
+    if body.suggestion is None and body.proposed is not None:
+        raise HTTPException(422, "proposed is what a suggestion proposed; give its number as suggestion")
+    wanted = given(study, body.suggestion, body.proposed) if body.suggestion is not None else body.parameters
     with refusing():
-        study.set_known_good(
-            body.parameters if body.parameters is not None else find_step(study, body.suggestion or 0), key=body.key
-        )
+        study.set_known_good(wanted, key=body.key)  # type: ignore[arg-type]
     return accepted(request, study)
 
 
