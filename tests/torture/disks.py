@@ -64,6 +64,10 @@ def power_cuts(count: int, seed: int, synchronous: str = "FULL") -> dict[str, in
                 study = Study.open(path, "plant")
             except KeyError:
                 missing = len(acknowledged) + created
+            except StoreError:
+                if path.exists():  # a store that is there can be read
+                    raise
+                missing = len(acknowledged) + created
             else:
                 missing = lost(study, acknowledged)
                 if not missing:
