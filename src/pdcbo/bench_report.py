@@ -116,7 +116,12 @@ def _interface(data: Mapping[str, Any]) -> str:
         [words, *(f"{found[kind][key]:.3g}" for key in ("public", "engine")), f"{found[kind]['over']:.2f}{bar}"]
         for kind, (words, bar) in kinds.items()
     ]
-    head = [f"ask and tell at A50, n = {found['n']}, ms", "through `pdcbo.PDCBO`", "its bare engine", "over"]
+    head = [
+        f"ask and tell at A50, n = {found['n']}, ms",
+        "through `pdcbo.PDCBO`",
+        "its bare engine",
+        "over (median difference)",
+    ]
     e = found["episode"]
     rest = e["seconds"] - e["learning"] - e["planning"]
     shares = {key: f"{value:.2f} s ({100 * value / e['seconds']:.0f} %)" for key, value in {**e, "rest": rest}.items()}
