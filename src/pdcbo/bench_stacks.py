@@ -194,7 +194,8 @@ class GPyStack(Growing):
     def predict(self, points: Array, function: int) -> tuple[Any, Any]:
         """Return mean and variance of one function."""
         assert self.models is not None
-        return self.models[function].predict_noiseless(points)  # type: ignore[no-any-return]
+        mean, variance = self.models[function].predict_noiseless(points)
+        return mean, variance
 
 
 class BoTorch(Growing):
@@ -263,7 +264,8 @@ class GPflow(Growing):
 
     def predict(self, points: Array, function: int) -> tuple[Any, Any]:
         """Return mean and variance of one function."""
-        return self.models[function].predict_f(points)  # type: ignore[no-any-return]
+        mean, variance = self.models[function].predict_f(points)
+        return mean, variance
 
 
 STACKS: dict[str, type[Stack]] = {

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 try:
     import typer
@@ -23,7 +23,7 @@ SERVICE_NEEDS = ("fastapi", "starlette", "pydantic", "uvicorn", "httpx", "plotly
 class OneLine(TyperGroup):
     """Commands whose errors are one line, not a traceback."""
 
-    def invoke(self, ctx: typer.Context) -> object:  # type: ignore[override]
+    def invoke(self, ctx: Any) -> Any:
         """Run a command; what the user got wrong ends it with a line that begins with `error: `."""
         try:
             return super().invoke(ctx)

@@ -83,7 +83,8 @@ class Axis:
     def at(self, point: Array) -> Array:
         """Return the features of any point, shape (rho,)."""
         row = self.kernel.matrix(self.pivots, point[None])
-        return self._rotation @ lapack.dtrtrs(self._C, row, lower=0, trans=1)[0][:, 0]  # type: ignore[no-any-return]
+        features: Array = self._rotation @ lapack.dtrtrs(self._C, row, lower=0, trans=1)[0][:, 0]
+        return features
 
 
 class Features:
@@ -137,7 +138,8 @@ class Features:
         H = H.copy()
         np.fill_diagonal(H, 0.5 * np.diagonal(H))
         half = lapack.dtrmm(2.0, H.T, self.phi.T).T
-        return np.einsum("jr,jr->j", half, self.phi)  # type: ignore[no-any-return]
+        forms: Array = np.einsum("jr,jr->j", half, self.phi)
+        return forms
 
 
 class GridFeatures(Features):
@@ -228,7 +230,8 @@ def product_sizes(first: Axis, second: Axis) -> Array:
 
 def _sizes(R: Array) -> Array:
     """Return the largest square in each row."""
-    return np.maximum(R.max(axis=1), -R.min(axis=1)) ** 2  # type: ignore[no-any-return]
+    sizes: Array = np.maximum(R.max(axis=1), -R.min(axis=1)) ** 2
+    return sizes
 
 
 def whole(count: int) -> int:

@@ -305,7 +305,8 @@ class _Likelihood:
 
     def _factorise(self, C: Array) -> tuple[Array, int]:
         full, _ = lapack.dtpttr(self.n, C, uplo="L")
-        return lapack.dpotrf(full, lower=1, clean=0, overwrite_a=1)  # type: ignore[no-any-return]
+        factor: tuple[Array, int] = lapack.dpotrf(full, lower=1, clean=0, overwrite_a=1)
+        return factor
 
     def _generalised_least_squares(self, L: Array) -> tuple[float, Array, float]:
         both, _ = lapack.dpotrs(L, self.targets, lower=1)

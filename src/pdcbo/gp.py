@@ -84,15 +84,18 @@ class CholeskyFactor:
             self._rounded = 0
         self._single[self._rounded : n, :n] = self._L[self._rounded : n, :n]
         self._rounded = n
-        return lapack.strtrs(self._single[:n].T, B, lower=0, trans=1, overwrite_b=True)[0]  # type: ignore[no-any-return]
+        solution: NDArray[np.float32]
+        solution, _ = lapack.strtrs(self._single[:n].T, B, lower=0, trans=1, overwrite_b=True)
+        return solution
 
     def _triangular(self, B: Array, trans: int, overwrite: bool) -> Array:
         n = len(B)
         if B.size == 0:
             return np.zeros_like(B)
         # rows of L in C order are columns of L' in the Fortran order that LAPACK wants
+        solution: Array
         solution, _ = lapack.dtrtrs(self._L[:n].T, B, lower=0, trans=trans, overwrite_b=overwrite)
-        return solution  # type: ignore[no-any-return]
+        return solution
 
     def append(self, row: Array, diagonal: float) -> None:
         """Add the row L^-1 k(X, x) of a new point with k(x, x) = `diagonal`."""

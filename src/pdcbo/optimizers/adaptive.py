@@ -129,14 +129,11 @@ class AdaptiveSetting(Setting):
     def advance(self) -> None:
         """Solve for phi again where it is due: often at first and near the end, less often in between."""
         if self.optimizer.step >= self.next_solve:
-            self.take_limits()
+            self._plan()
 
     def take_limits(self) -> None:
-        """Solve for phi now."""
-        step = self.optimizer.step
-        if self.limits and self.optimizer.models.n >= 3:
-            self._solve()
-            self.next_solve = step + max(1, min(step, self._steps_left()) // 20)
+        """Solve for phi again at once."""
+        self._plan()
 
     def notes(self) -> list[str]:
         """Say which limits look out of reach."""
@@ -181,6 +178,13 @@ class AdaptiveSetting(Setting):
         if factor.family == "linear":  # the others are correlations by themselves
             likeness = np.abs(likeness) / np.sqrt(factor.diagonal(seen) * factor.diagonal(here))
         return float(coming * likeness.mean())
+
+    def _plan(self) -> None:
+        """Solve for phi, if there is enough to solve it with, and say when it is due again."""
+        step = self.optimizer.step
+        if self.limits and self.optimizer.models.n >= 3:
+            self._solve()
+            self.next_solve = step + max(1, min(step, self._steps_left()) // 20)
 
     def _solve(self) -> None:
         """Maximise the dual function of the time-average problem that the models see, over phi >= 0."""
