@@ -105,6 +105,14 @@ class Compression:
             self.bad * steeper, slope - steeper,
         )  # fmt: skip
 
+    def worse(self, mean: Array, std: Array, deviations: float) -> Array:
+        """Return the y that lies so many standard deviations of v on the bad side, from mean and std of y as above.
+
+        The std is taken back to v by the slope it was stated with, which is that of y one std on the good side.
+        """
+        s = std * np.exp(self.log_slope(mean - self.bad * std))
+        return self.inverse(self(mean) + self.bad * deviations * s)
+
     def to_json(self) -> dict[str, float]:
         """Describe the compression in JSON."""
         return asdict(self)

@@ -1,6 +1,6 @@
 """What is run: a job is a plant, a variant of an optimizer, a seed and a number of steps, as plain JSON data.
 
-A job has a digest of all it consists of, the library's code included, so that a result on disk is found again, and
+A job has a digest of all it consists of, the code that it runs included, so that a result on disk is found again, and
 never taken for another one. Its result is a table with one row a step, in plant units:
 
     plant, variant, optimizer, seed, step, seconds (ask + tell), fallback_steps
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import time
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -73,7 +74,7 @@ class Job:
     @property
     def filename(self) -> str:
         """Where its result lies, below the folder of results."""
-        text = json.dumps(asdict(self), sort_keys=True) + code_digest()
+        text = json.dumps(asdict(self), sort_keys=True) + code_digest(self.variant and self.variant.optimizer)
         digest = hashlib.sha256(text.encode()).hexdigest()[:12]
         folder = "oracles" if self.variant is None else "runs"
         readable = "".join(c if c.isalnum() or c in "-_." else "-" for c in f"{self.plant}-{self.label}")
@@ -90,16 +91,41 @@ class Job:
 
 
 @cache
-def code_digest() -> str:
-    """Return a digest of all code that a result depends on: a changed optimizer or plant has no results yet."""
+def code_digest(optimizer: str | None) -> str:
+    """Return a digest of all code that a result depends on: a changed optimizer or plant has no results yet.
+
+    Of the optimizers, the one at hand counts with what it imports; none does for an oracle, whose optimizer is None.
+    """
     package = Path(__file__).parents[1]
     digest = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
-        if path.relative_to(package).parts[0].removesuffix(".py") not in APART:
+        if path.relative_to(package).parts[0].removesuffix(".py") not in {*APART, "optimizers"}:
             digest.update(path.read_bytes())
+    for path in sorted(() if optimizer is None else _optimizer_code(optimizer)):
+        digest.update(path.read_bytes())
     for name in ("jobs.py", "preparation.py", "flipped.py"):
         digest.update((package / "experiment" / name).read_bytes())
     return digest.hexdigest()
+
+
+def _optimizer_code(name: str) -> set[Path]:
+    """Return the modules among the optimizers that one of them consists of: its own, and what that imports."""
+    own = find_optimizer(name).__module__.rpartition(".")[2]
+    folder = Path(__file__).parents[1] / "optimizers"
+    found, ahead = set(), [folder / f"{own}.py"]
+    while ahead:
+        path = ahead.pop()
+        found.add(path)
+        imported = {folder / f"{m}.py" for m in re.findall(r"from pdcbo\.optimizers\.(\w+) import", path.read_text())}
+        ahead.extend(imported - found)
+    return found
+
+
+def find_optimizer(name: str) -> type[Optimizer]:
+    """Return an optimizer by its name."""
+    if name not in OPTIMIZERS:
+        raise ValueError(f"optimizer must be one of {list(OPTIMIZERS)!r}, got {name!r}")
+    return OPTIMIZERS[name]
 
 
 def find_plant(name: str) -> Any:
@@ -119,8 +145,7 @@ def make_optimizer(
     variant: Variant, plant: SimulatedPlant, preparation: Preparation | None, seed: int, steps: int
 ) -> Optimizer:
     """Return the variant's optimizer for a plant."""
-    if variant.optimizer not in OPTIMIZERS:
-        raise ValueError(f"optimizer must be one of {list(OPTIMIZERS)!r}, got {variant.optimizer!r}")
+    optimizer = find_optimizer(variant.optimizer)
     options, problem = dict(variant.options), plant.problem
     if variant.optimizer == "fixed" and "parameters" not in options:
         options["parameters"] = best_constant(plant, _contexts(plant, steps))
@@ -128,7 +153,7 @@ def make_optimizer(
         problem = preparation.problem
         options.setdefault("models", preparation.models)
     try:
-        return OPTIMIZERS[variant.optimizer](problem, horizon=steps, seed=seed, **options)
+        return optimizer(problem, horizon=steps, seed=seed, **options)
     except TypeError as error:
         raise TypeError(f"options of {variant.label!r} ({variant.optimizer}): {error}") from None
 
