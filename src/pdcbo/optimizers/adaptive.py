@@ -20,6 +20,9 @@ far, with what is left of the budget, b_t = -(B_t + margin) / (steps left), as t
 right as soon as the models are. The second term is the virtual queue: whatever the models say, a debt raises the
 price until it is paid back.
 
+Reserve. Where some parameters are sure to leave the limits within reach of the steps left, others cost the largest
+price (`pdcbo.optimizers.reserve`): near the end nothing is tried that could not be paid back.
+
 Models. Values far on the bad side may be compressed before they are modelled (`pdcbo.compression`); what is counted
 against a limit is always the value itself.
 """
@@ -34,6 +37,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pdcbo.normal import cdf
+from pdcbo.optimizers.reserve import SHARE, Reserve
 from pdcbo.optimizers.settings import Setting
 from pdcbo.problem import Array
 from pdcbo.search import Score
@@ -71,6 +75,7 @@ class AdaptiveSetting(Setting):
         super().__init__(optimizer, eta, slack, initial_queue, slater_margin)
         self.phi = np.zeros(self.limits)
         self.solved_spread: Array | None = None
+        self.margin, self.payback = np.zeros(self.limits), np.zeros(self.limits)
         self.unreachable: list[int] = []
         self.next_solve = 3
 
@@ -100,7 +105,7 @@ class AdaptiveSetting(Setting):
         return (self.given_slack or 0.0) * self.spread[1:]
 
     def score(self, z: Array) -> Score:
-        """Return m - R EI, to be minimised over theta."""
+        """Return m - R EI and what it may take beyond the reserves, to be minimised over theta."""
         optimizer = self.optimizer
         weights = np.zeros(optimizer.models.q)
         weights[0] = 1.0
@@ -108,9 +113,12 @@ class AdaptiveSetting(Setting):
             weights[limit.output] += price * limit.sign
         worth = self._profiting_steps(z)
         floors = self._floors()
+        reserves = self._reserves()
         best: list[float] = []
+        terms: list[tuple[float, float]] = []
 
         def expected_total(mean: Array, std: Array) -> Array:
+            excess = [reserve.excess(mean, std) for reserve in reserves]
             mean, std = mean.copy(), std.copy()
             for i, sign, floor in floors:
                 above = np.maximum(sign * mean[i] - floor, 0.0)
@@ -118,11 +126,15 @@ class AdaptiveSetting(Setting):
                 std[i] = np.minimum(std[i], above)
             m = weights @ mean
             s = np.sqrt((weights**2) @ std**2) + 1e-300
-            if not best:
+            if not best:  # the first call is for all candidates, or for all starting points
                 best.append(float(m.min()))
+                terms.extend(reserve.terms(beyond) for reserve, beyond in zip(reserves, excess, strict=True))
             u = (best[0] - m) / s
             improvement = s * (u * cdf(u) + np.exp(-0.5 * u * u) / sqrt(2.0 * pi))
-            return np.asarray(m - worth * improvement)
+            total = m - worth * improvement
+            for (price, free), beyond in zip(terms, excess, strict=True):
+                total += price * np.maximum(beyond - free, 0.0)
+            return np.asarray(total)
 
         return expected_total
 
@@ -148,6 +160,8 @@ class AdaptiveSetting(Setting):
         return {
             "phi": self.phi.tolist(),
             "spread": None if self.solved_spread is None else self.solved_spread.tolist(),
+            "margin": self.margin.tolist(),
+            "payback": self.payback.tolist(),
             "unreachable": list(self.unreachable),
             "next_solve": self.next_solve,
         }
@@ -156,6 +170,7 @@ class AdaptiveSetting(Setting):
         """Take over what `state` returned."""
         self.phi = np.array(state["phi"], dtype=float)
         self.solved_spread = None if state["spread"] is None else np.array(state["spread"], dtype=float)
+        self.margin, self.payback = (np.array(state[name], dtype=float) for name in ("margin", "payback"))
         self.unreachable = [int(i) for i in state["unreachable"]]
         self.next_solve = int(state["next_solve"])
 
@@ -196,8 +211,9 @@ class AdaptiveSetting(Setting):
         f = table[0]
         g = np.stack([limit.sign * (table[limit.output] - limit.bound) for limit in problem.limits], axis=-1)
         self.solved_spread = np.array([_spread(f), *(_spread(g[..., i]) for i in range(self.limits))])
+        self.payback = self._payback(g)
         g = g - self._budget(g, f)
-        largest = LARGEST_PRICE * self.spread[0] / self.spread[1:]
+        largest = self._largest_price()
         phi = np.minimum(self.phi, largest)
         for _ in range(SWEEPS if self.limits > 1 else 1):
             for i in range(self.limits):
@@ -230,9 +246,33 @@ class AdaptiveSetting(Setting):
         wander = np.std(g[np.arange(len(g)), chosen], axis=0)  # one step's g moves about its average by this much
         noise = np.array([optimizer.models.hyper[limit.output].noise_std for limit in optimizer.problem.limits])
         deviations = NormalDist().inv_cdf(1.0 - NOISE_RISK / self.limits)
-        margin = deviations * (noise * sqrt(optimizer.step + left) + wander)
-        rest = -(optimizer.balance + margin) / left - self.slack()
+        self.margin = deviations * (noise * sqrt(optimizer.step + left) + wander)
+        rest = -(optimizer.balance + self.margin) / left - self.slack()
         return np.asarray(np.clip(rest, -self.spread[1:], 0.5 * self.spread[1:]))
+
+    def _payback(self, g: Array) -> Array:
+        """Return the mean over contexts of the largest -g that the models think possible, (N,), from g (k, m, N)."""
+        least = g.min(axis=1)
+        for i, limit in enumerate(self.optimizer.problem.limits):
+            for output, sign, floor in self._floors():
+                if output == limit.output:
+                    least[:, i] = np.maximum(least[:, i], floor - sign * limit.bound)
+        return np.asarray(-least.mean(axis=0))
+
+    def _reserves(self) -> list[Reserve]:
+        """Return the reserve of each limit that can be paid back at all."""
+        optimizer = self.optimizer
+        spare = SHARE * (self._steps_left() - 1) * self.payback - optimizer.balance - self.margin
+        room = np.maximum(spare, 0.0)
+        limits = zip(optimizer.problem.limits, room, self.price(), self._largest_price(), strict=True)
+        return [
+            Reserve.of(limit, float(room), float(price), float(largest), optimizer.models)
+            for (limit, room, price, largest), payback in zip(limits, self.payback, strict=True)
+            if payback > 0.0
+        ]
+
+    def _largest_price(self) -> Array:
+        return np.asarray(LARGEST_PRICE * self.spread[0] / self.spread[1:])
 
     def _thetas(self) -> Array:
         """Return parameters to choose among in the models' own problem: some candidates, and those tried lately."""
