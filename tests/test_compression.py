@@ -49,6 +49,15 @@ def test_moments_are_those_of_a_simulation_and_their_derivatives_right(bad: floa
         assert (getattr(wider, changed) - before)[0] / 1e-6 == pytest.approx(getattr(moments, by_std)[0], abs=1e-4)
 
 
+@pytest.mark.parametrize("bad", [1.0, -1.0])
+def test_the_bad_side_is_found_again_from_the_moments(bad: float) -> None:
+    map_ = Compression(2.0 * bad, 1.5, bad, 30.0 * bad)
+    v, s = bad * np.array([0.0, 1.0, 2.0, 4.0, 8.0]), np.full(5, 0.1)
+    mean, std = map_.moments(v, s)[:2]
+    np.testing.assert_allclose(map_.worse(mean, std, 3.0), map_.inverse(v + bad * 3.0 * s), rtol=0.01)
+    np.testing.assert_allclose(map_.worse(mean, 0.0 * std, 3.0), mean, rtol=1e-12)
+
+
 def test_what_was_never_seen_is_not_believed_in() -> None:
     map_ = Compression(0.0, 1.0, 1.0, 5.0)
     moments = map_.moments(np.array([50.0, 4.0]), np.array([1.0, 400.0]))

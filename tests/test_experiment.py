@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import threading
 import time
@@ -17,6 +18,7 @@ import numpy as np
 import pytest
 
 from pdcbo.experiment import figure1, figure2
+from pdcbo.experiment import jobs as jobs_module
 from pdcbo.experiment.compare import compare, comparison, parse_variants
 from pdcbo.experiment.jobs import Job, Variant
 from pdcbo.experiment.preparation import best_constant, prepare
@@ -79,6 +81,28 @@ def test_an_option_or_a_step_more_is_another_run() -> None:
         for plant in ({}, {"noise": 0.1})
     }
     assert len(names) == 24
+
+
+def test_a_changed_optimizer_leaves_the_results_of_the_others(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    package = tmp_path / "pdcbo"
+    shutil.copytree(Path(jobs_module.__file__).parents[1], package)
+    monkeypatch.setattr(jobs_module, "__file__", str(package / "experiment" / "jobs.py"))
+
+    def digests() -> dict[str | None, str]:
+        jobs_module.code_digest.cache_clear()
+        return {name: jobs_module.code_digest(name) for name in (None, "pdcbo", "cei", "random")}
+
+    def changed_by(file: str) -> set[str | None]:
+        before = digests()
+        (package / file).write_text((package / file).read_text() + "# another line")
+        return {name for name, digest in digests().items() if digest != before[name]}
+
+    assert changed_by("optimizers/reserve.py") == {"pdcbo"}  # which the default setting imports
+    assert changed_by("optimizers/modelled.py") == {"pdcbo", "cei"}
+    assert changed_by("optimizers/ledger.py") == {"pdcbo", "cei", "random"}
+    assert changed_by("plants/base.py") == {None, "pdcbo", "cei", "random"}
+    assert changed_by("cli.py") == set()
+    jobs_module.code_digest.cache_clear()
 
 
 def test_a_killed_worker_costs_time_only(tmp_path: Path) -> None:
