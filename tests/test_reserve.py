@@ -28,7 +28,8 @@ def tuner_with_a_temptation(horizon: int) -> PDCBO:
 def test_the_last_step_takes_nothing_that_cannot_be_paid_back() -> None:
     last = tuner_with_a_temptation(horizon=6)
     mean, std = last.models.predict(np.array([[1.0, 0.4]]))
-    assert mean[0, 0] < -1.0 and mean[1, 0] < -0.1  # better, and within the limit as far as anybody knows
+    assert mean[0, 0] < -1.0  # better than the other's 0,
+    assert mean[1, 0] < -0.1  # and within the limit as far as anybody knows,
     assert mean[1, 0] + 2.0 * std[1, 0] > 1.0  # but nobody knows well
     assert last.ask({"z": 0.4}).parameters == {"mode": "known"}
     assert last.ask({"z": 0.0}).parameters == {"mode": "tempting"}  # where it is known to be fine
