@@ -51,7 +51,7 @@ from pdcbo.optimizers.summary import Summary, brief, describe
 from pdcbo.problem import Array, Problem, Values, as_number, as_whole
 from pdcbo.search import Draw
 
-STATE_VERSION = 1
+STATE_VERSION = 2
 STATE_KEYS = ("optimizer", "problem", "horizon", "seed", "delta", "settings", "ledger", "extra")
 
 UNCHANGED: Any = type("Unchanged", (), {"__repr__": lambda self: "unchanged"})()
