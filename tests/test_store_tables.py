@@ -109,6 +109,15 @@ def test_parquet_files_that_cannot_be_read_or_written_are_named(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_an_export_that_fails_leaves_nothing_behind(tmp_path: Path, kind: str) -> None:
+    target = tmp_path / "tables" / f"t.{kind}"
+    target.mkdir(parents=True)  # a folder is where the file should go
+    with filled(tmp_path / "a.db") as study, pytest.raises(OSError, match=r"t\.(csv|parquet)"):
+        export(study, target)
+    assert list(target.parent.iterdir()) == [target]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_names_of_the_export_itself_may_be_the_problems_too(tmp_path: Path, kind: str) -> None:
     problem = pdcbo.Problem({"Asked": (0.0, 1.0)}, {"status": (0.0, 1.0), "status_": pdcbo.Choice(["a", "b"])})
     file = tmp_path / f"t.{kind}"

@@ -74,14 +74,17 @@ def export(study: Study, path: str | os.PathLike[str]) -> int:
         problem = record.book.problem
     columns = [*_fixed(problem), *_names(problem)]
     part = target.with_name(target.name + ".part")
-    if kind == "parquet":
-        _write_parquet(part, problem, columns, table)
-    else:
-        with part.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, columns)
-            writer.writeheader()
-            writer.writerows(table)
-    os.replace(part, target)
+    try:
+        if kind == "parquet":
+            _write_parquet(part, problem, columns, table)
+        else:
+            with part.open("w", newline="", encoding="utf-8") as file:
+                writer = csv.DictWriter(file, columns)
+                writer.writeheader()
+                writer.writerows(table)
+        os.replace(part, target)
+    finally:
+        part.unlink(missing_ok=True)
     return len(table)
 
 
