@@ -15,8 +15,7 @@ what learning it costs. "What the limit costs" shows what breaking the limit wou
 hardly lower, so nearly all of what lies above the time-average optimum is the price of learning two unknown functions
 while running, whose length scale is a twentieth of the range in both directions.
 
-The faster half of the suite's plants ran over 50 seeds, the slower half over 20 (the Makefile says which). A cost is
-normalised by plant; a run violates if a true average ends above its limit by any amount.
+In the suite a cost is normalised by plant, and a run violates if a true average ends above its limit by any amount.
 
 """
 
@@ -29,7 +28,7 @@ def section(path: Path) -> str:
 def main(runs: Path, docs: Path) -> None:
     """Write the page."""
     parts = [section(runs / "gp-sample" / "summary.md"), section(runs / "williams-otto" / "summary.md")]
-    for other in ("frontier.md", "suite/suite.md", "suite-slower/suite.md"):
+    for other in ("frontier.md", "suite/suite.md"):
         if (runs / other).is_file():
             parts.append(section(runs / other))
     (docs / "results.md").write_text(INTRODUCTION + "\n".join(parts))
