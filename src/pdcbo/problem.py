@@ -93,7 +93,8 @@ class Constraint:
                 raise ValueError("worst is for a one-sided constraint; leave it out where upper and lower are given")
         elif self.worst is not None:
             bound, sign = (self.upper, 1.0) if self.upper is not None else (self.lower, -1.0)
-            if sign * (self.worst - bound) < 0:  # type: ignore[operator]
+            assert bound is not None  # one of the two was given
+            if sign * (self.worst - bound) < 0:
                 raise ValueError(f"worst must lie on the far side of the limit {bound!r}, got {self.worst!r}")
 
     def to_json(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -76,6 +76,8 @@ class Real:
     lo: float
     hi: float
     log: bool = False
+    _offset: float = field(init=False, repr=False, compare=False)
+    _width: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         lo, hi = as_number(self.lo, "lo"), as_number(self.hi, "hi")
@@ -103,7 +105,7 @@ class Real:
             if number <= 0:
                 raise ValueError(f"{field_name} is log-scaled and must be above 0, got {number!r}")
             number = math.log(number)
-        return float((number - self._offset) / self._width)  # type: ignore[attr-defined]
+        return float((number - self._offset) / self._width)
 
     def decode(self, u: float) -> float:
         """Map the unit interval to values, its ends exactly to `lo` and `hi`."""
@@ -111,12 +113,12 @@ class Real:
             return self.lo
         if u >= 1.0:
             return self.hi
-        value = self._offset + u * self._width  # type: ignore[attr-defined]
+        value = self._offset + u * self._width
         return min(max(math.exp(value) if self.log else value, self.lo), self.hi)
 
-    def contains(self, value: object) -> bool:
+    def contains(self, value: Any) -> bool:
         """Tell whether a valid value lies within the stated range."""
-        return bool(self.lo <= value <= self.hi)  # type: ignore[operator]
+        return bool(self.lo <= value <= self.hi)
 
     def plain(self, value: Any) -> float:
         """Return a valid value as a Python float."""
@@ -124,7 +126,7 @@ class Real:
 
     def length(self, scale: float) -> float:
         """Map a length scale in plant units (in log units for a log range) to the unit cube."""
-        return float(scale / self._width)  # type: ignore[attr-defined]
+        return float(scale / self._width)
 
     def to_json(self) -> dict[str, Any]:
         """Describe the variable in JSON."""
@@ -160,9 +162,9 @@ class Integer:
         """Map the unit interval to the nearest whole number."""
         return min(max(self.lo + round(u * (self.hi - self.lo)), self.lo), self.hi)
 
-    def contains(self, value: object) -> bool:
+    def contains(self, value: Any) -> bool:
         """Tell whether a valid value lies within the stated range."""
-        return bool(self.lo <= value <= self.hi)  # type: ignore[operator]
+        return bool(self.lo <= value <= self.hi)
 
     def plain(self, value: Any) -> int:
         """Return a valid value as a Python int."""
@@ -182,6 +184,7 @@ class Choice:
     """One of several options (strings, numbers or booleans) without an order between them."""
 
     options: tuple[Scalar, ...]
+    _index: dict[Any, int] = field(init=False, repr=False, compare=False)
 
     def __init__(self, options: Sequence[Scalar]) -> None:
         if isinstance(options, np.ndarray) and options.ndim == 1:
@@ -211,7 +214,7 @@ class Choice:
         plain = value.item() if isinstance(value, np.generic) else value
         if not isinstance(plain, str | bool | numbers.Real):
             raise TypeError(f"{field_name} must be one of {list(self.options)!r}, got {value!r}")
-        i = self._index.get(_option_key(plain))  # type: ignore[attr-defined]
+        i = self._index.get(_option_key(plain))
         if i is None:
             raise ValueError(f"{field_name} must be one of {list(self.options)!r}, got {value!r}")
         return float(i / (len(self.options) - 1))
@@ -267,7 +270,8 @@ def variable_from_json(spec: object, field_name: str) -> Variable:
         if not isinstance(kind, str) or kind not in kinds:
             raise ValueError(f"{field_name}.type must be 'real', 'integer' or 'choice', got {kind!r}")
         try:
-            return kinds[kind](**arguments)  # type: ignore[no-any-return]
+            variable: Variable = kinds[kind](**arguments)
+            return variable
         except (TypeError, ValueError) as error:
             raise type(error)(f"{field_name}: {error}") from None
     return as_variable(spec, field_name)

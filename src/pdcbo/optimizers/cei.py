@@ -127,9 +127,7 @@ class CEI(ModelBased):
 
     def _spread(self, std: Array, output: int) -> Array:
         hyper = self.models.hyper[output]
-        return np.maximum(  # type: ignore[no-any-return]
-            std[output], SMALLEST * hyper.scale * math.sqrt(hyper.kernel.variance)
-        )
+        return np.asarray(np.maximum(std[output], SMALLEST * hyper.scale * math.sqrt(hyper.kernel.variance)))
 
     def _best_measured(self) -> float | None:
         """Return the lowest measured cost among points whose measured values met all limits, in any context."""

@@ -265,7 +265,8 @@ def _models_to_json(models: Model | Mapping[str, Model] | None) -> Any:
 def _models_from_json(models: Any) -> Model | Mapping[str, Model] | None:
     """Read what `_models_to_json` wrote; what users pass goes through as it is."""
     if not isinstance(models, Mapping):
-        return models  # type: ignore[no-any-return]
+        as_given: Model | None = models
+        return as_given
     if "kernel" in models and isinstance(models["kernel"], str):
         return Model(**models)
     return {name: Model(**m) if isinstance(m, Mapping) else m for name, m in models.items()}

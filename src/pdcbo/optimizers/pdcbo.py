@@ -103,9 +103,9 @@ class PDCBO(ModelBased):
                 given[name] = as_positive(given[name], name)
         for name in ("slack", "initial_queue"):
             if given[name] is not None:
-                given[name] = as_number(given[name], name)
-                if given[name] < 0.0:  # type: ignore[operator]
-                    raise ValueError(f"{name} must be at least 0, got {given[name]!r}")
+                given[name] = number = as_number(given[name], name)
+                if number < 0.0:
+                    raise ValueError(f"{name} must be at least 0, got {number!r}")
         self.doubling = None if doubling is None else int(doubling)
         self._own = {"setting": setting, "signal": signal, "doubling": self.doubling, **given}
         self.setting: Setting = SETTINGS[setting](self, **given)

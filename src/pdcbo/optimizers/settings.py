@@ -171,6 +171,7 @@ class TheoremSetting(PaperSetting):
         ]
         if missing:
             raise ValueError(f"setting='theorem' needs {', '.join(missing)}")
+        self._norms = optimizer.norm_bounds or []  # which are there, or they were missing
         # Gains are planned on an even spread over the box of parameters and context.
         from scipy.stats import qmc  # imported here: it doubles the time to import the package
 
@@ -185,11 +186,11 @@ class TheoremSetting(PaperSetting):
         betas = self._betas(gains)
         return theorem_constants(
             horizon,
-            np.array([optimizer.norm_bounds[i] for i in outputs]),  # type: ignore[index]
+            np.array([self._norms[i] for i in outputs]),
             float(self.slater_margin or 0.0),
             np.array([betas[i] for i in outputs]),
             np.array([gains[i] for i in outputs]),
-            optimizer.norm_bounds[0],  # type: ignore[index]
+            self._norms[0],
         )
 
     def eta(self) -> Array:
@@ -231,7 +232,7 @@ class TheoremSetting(PaperSetting):
         optimizer = self.optimizer
         return [
             beta_sqrt(
-                optimizer.norm_bounds[i],  # type: ignore[index]
+                self._norms[i],
                 optimizer.noise_std(i)[0] or h.noise_std if i else h.noise_std,
                 h.noise_var,
                 gains[i],

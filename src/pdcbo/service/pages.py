@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import threading
 from collections import defaultdict
+from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -34,9 +35,9 @@ class _Cache:
 
     def __init__(self) -> None:
         self._locks: dict[tuple[str, str], threading.Lock] = defaultdict(threading.Lock)
-        self._kept: dict[tuple[str, str], tuple[int, Any]] = {}
+        self._kept: dict[tuple[str, str], tuple[int, figures.Figure]] = {}
 
-    def get(self, study: Study, kind: str, make: Any) -> Any:
+    def get(self, study: Study, kind: str, make: Callable[[], figures.Figure]) -> figures.Figure:
         """Return what `make` gives, made anew only after the study has changed."""
         place = (study.name, kind)
         with self._locks[place]:  # whoever comes meanwhile waits for the same figure instead of making it again
@@ -51,7 +52,8 @@ def _cache(request: Request) -> _Cache:
     state = request.app.state
     if not hasattr(state, "figures"):
         state.figures = _Cache()
-    return state.figures  # type: ignore[no-any-return]
+    cache: _Cache = state.figures
+    return cache
 
 
 def _history(study: Study) -> History:
@@ -63,9 +65,7 @@ def _history(study: Study) -> History:
 def history_figures(request: Request, name: StudyPath) -> dict[str, Any]:
     """Return the figures that need no model, by name, for Plotly."""
     study = find(request, name)
-    return _cache(request).get(  # type: ignore[no-any-return]
-        study, "figures", lambda: figures.history_figures(_history(study), study.noise_levels())
-    )
+    return _cache(request).get(study, "figures", lambda: figures.history_figures(_history(study), study.noise_levels()))
 
 
 @api.get("/studies/{name}/figures/posterior")
@@ -84,7 +84,7 @@ def posterior_figure(request: Request, name: StudyPath) -> dict[str, Any]:
                 raise HTTPException(404, f"{optimizer.name!r} has no models")
             return figures.posterior_figure(optimizer, suggestion.context, suggestion.parameters)
 
-    return _cache(request).get(study, "posterior", make)  # type: ignore[no-any-return]
+    return _cache(request).get(study, "posterior", make)
 
 
 @router.get("/", response_class=HTMLResponse)

@@ -348,7 +348,8 @@ class Study(StudyCore):
             job = self._worker.submit(propose)
             try:
                 left = max(0.0, deadline - (time.monotonic() - started))
-                return job.result(min(left, TIMEOUT_MAX))  # type: ignore[no-any-return]
+                draft: Draft = job.result(min(left, TIMEOUT_MAX))
+                return draft
             except DeadlineError:
                 job.cancel()
                 why = f"the model did not answer within {deadline:g} s"
