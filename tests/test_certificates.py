@@ -17,7 +17,7 @@ from pdcbo import PDCBO, Constraint, Fixed, Model, Problem
 from pdcbo.certificates import mean_norm, noise_boundary, summed_posterior
 from pdcbo.gp import Posterior
 from pdcbo.kernels import Factor, Kernel
-from pdcbo.models import kernel_for
+from pdcbo.model import kernel_for
 
 
 def allowed(runs: int, delta: float) -> int:

@@ -20,7 +20,7 @@ from pdcbo.confidence import (
 )
 from pdcbo.gp import Posterior
 from pdcbo.kernels import FAMILIES, Factor, Kernel
-from pdcbo.models import kernel_for
+from pdcbo.model import kernel_for
 
 
 def test_beta_by_hand() -> None:

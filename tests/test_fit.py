@@ -11,7 +11,7 @@ from pdcbo import PDCBO, PLANTS, Problem
 from pdcbo import models as models_module
 from pdcbo.fit import Priors, _Likelihood, fit, initial
 from pdcbo.kernels import FAMILIES, Factor, Kernel
-from pdcbo.models import kernel_for
+from pdcbo.model import kernel_for
 from pdcbo.problem import Array
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from pdcbo.certificates import Certificate
 from pdcbo.loop import Record, run
-from pdcbo.models import Model
+from pdcbo.model import Model
 from pdcbo.optimizers import OPTIMIZERS, PDCBO, Fixed, Optimizer, Random, Suggestion
 from pdcbo.plants import PLANTS, Outcome, Plant
 from pdcbo.problem import Choice, Constraint, Integer, Problem, Real

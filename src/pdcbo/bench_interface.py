@@ -16,7 +16,8 @@ import numpy as np
 
 from pdcbo.bench_stacks import Setting
 from pdcbo.gp import Posterior
-from pdcbo.models import Model, Models
+from pdcbo.model import Model
+from pdcbo.models import Models
 from pdcbo.optimizers.adaptive import AdaptiveSetting
 from pdcbo.optimizers.pdcbo import PDCBO
 from pdcbo.plants.gp_sample import GPSample

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pdcbo.confidence import horizon_needed
 from pdcbo.experiment.tables import markdown
-from pdcbo.models import Model
+from pdcbo.model import Model
 from pdcbo.optimizers import PDCBO
 from pdcbo.optimizers.settings import TheoremSetting
 from pdcbo.problem import Constraint, Problem

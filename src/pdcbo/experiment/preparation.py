@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pdcbo.fit import Hyperparameters, Priors, fit, initial
-from pdcbo.models import Model, kernel_for
+from pdcbo.model import Model, kernel_for
 from pdcbo.plants import SimulatedPlant
 from pdcbo.problem import Array, Constraint, Problem
 

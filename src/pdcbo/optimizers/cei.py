@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from pdcbo.models import Model
+from pdcbo.model import Model
 from pdcbo.optimizers.modelled import ModelBased
 from pdcbo.problem import Array, Problem, as_number
 from pdcbo.search import Score

@@ -12,7 +12,8 @@ import numpy as np
 
 from pdcbo.certificates import mean_norm, summed_posterior
 from pdcbo.confidence import beta_sqrt, largest_variance, lower_bound, upper_bound
-from pdcbo.models import Model, Models
+from pdcbo.model import Model
+from pdcbo.models import Models
 from pdcbo.optimizers.assurance import GBound
 from pdcbo.optimizers.base import Bounds, Optimizer
 from pdcbo.optimizers.ledger import Step, measured

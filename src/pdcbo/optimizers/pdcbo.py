@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from pdcbo.models import Model
+from pdcbo.model import Model
 from pdcbo.optimizers.adaptive import AdaptiveSetting
 from pdcbo.optimizers.ledger import Step
 from pdcbo.optimizers.modelled import ModelBased

@@ -29,7 +29,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdcbo.models import Model, Models
+from pdcbo.model import Model
+from pdcbo.models import Models
 from pdcbo.optimizers.base import Bounds
 from pdcbo.optimizers.ledger import Step
 from pdcbo.optimizers.modelled import ModelBased
