@@ -98,14 +98,16 @@ class Models:
         """All measurements, shape (n, q)."""
         return self._Y[: self.n]
 
-    def add(self, x: Array, y: Array) -> int:
-        """Learn from one point; y (q,) holds NaN for what was not measured. Return the point's index."""
+    def add(self, x: Array, y: Array) -> int | None:
+        """Learn from one point; y (q,) holds NaN for what was not measured. Return its index; None if nothing was."""
+        values = y.tolist()
+        missing = {i for i, value in enumerate(values) if math.isnan(value)}
+        if len(missing) == self.q:
+            return None
         index = self.n
         if index and self.learns:
             self._posteriors()  # whose forecast tells whether y is a surprise
         self._append(x, y)
-        values = y.tolist()
-        missing = {i for i, value in enumerate(values) if math.isnan(value)}
         for i, rows in enumerate(self.rows):
             if i not in missing:
                 rows.append(index)
@@ -116,11 +118,10 @@ class Models:
                 for group, posterior in self._groups:
                     if group[0] not in missing:
                         posterior.add(x, np.array([self.hyper[i].standardise(x, values[i]) for i in group]))
-                        # the last row of L^-1 y is (y - mean) / sqrt(std^2 + noise_var) before y was known
-                        for i, error in zip(group, posterior.posterior.W[-1].tolist(), strict=True):
-                            if abs(error) > SURPRISE and self.specs[i].length_scales is None:
-                                self.next_fit[i] = len(self.rows[i])
-        self._refit()
+                        if self.learns:
+                            self._notice(group, posterior.posterior)
+        if self.learns:
+            self._refit()
         return index
 
     def replace(self, index: int, y: Array) -> None:
@@ -226,15 +227,21 @@ class Models:
         return both[0], both[1]
 
     def _decompress(self, mean: Array, std: Array) -> None:
-        for i, h in enumerate(self.hyper):
-            if h.compression is not None:
-                mean[i], std[i] = h.compression.moments(mean[i], std[i])[:2]
+        for i, compression in self._compressed:
+            mean[i], std[i] = compression.moments(mean[i], std[i])[:2]
 
     def _append(self, x: Array, y: Array) -> None:
         if self.n == len(self._X):
             self._X, self._Y = (np.vstack([old, np.empty_like(old)]) for old in (self._X, self._Y))
         self._X[self.n], self._Y[self.n] = x, y
         self.n += 1
+
+    def _notice(self, group: list[int], posterior: Posterior) -> None:
+        """Have the outputs learned again whose last measurement was a surprise."""
+        # the last row of L^-1 y is (y - mean) / sqrt(std^2 + noise_var) before y was known
+        for i, error in zip(group, posterior.W[-1].tolist(), strict=True):
+            if abs(error) > SURPRISE and self.specs[i].length_scales is None:
+                self.next_fit[i] = len(self.rows[i])
 
     def _refit(self) -> None:
         for i, spec in enumerate(self.specs):
@@ -270,6 +277,7 @@ class Models:
                 self._groups.append((group, CandidatePosterior(built, candidates)))
             self._means = np.array([[h.mean] for h in self.hyper])
             self._scales = np.array([[h.scale] for h in self.hyper])
+            self._compressed = [(i, h.compression) for i, h in enumerate(self.hyper) if h.compression is not None]
             self._trends = [] if self.candidates is None else self._slopes(self.candidates)
         return self._groups
 

@@ -206,6 +206,12 @@ class Problem:
         """The parameters' variables, then the context's: the columns of x = (theta, z)."""
         return (*self.parameters.values(), *self.context.values())
 
+    @cached_property
+    def upper_limits(self) -> Array | None:
+        """The bounds of all limits, (N, 1), where every constraint has an upper limit and no lower one; else None."""
+        one_sided = all(limit.sign > 0 for limit in self.limits)
+        return np.array([[limit.bound] for limit in self.limits]).reshape(-1, 1) if one_sided else None
+
     @property
     def n_theta(self) -> int:
         """The number of parameters."""

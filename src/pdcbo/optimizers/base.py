@@ -134,13 +134,8 @@ class Optimizer(Assurance, ABC):
         z = self.problem.encode_context(context)
         outside = self.problem.outside(context)
         theta, bounds = self._choose(z, self._rng)
-        suggestion = Suggestion(
-            id=self.ledger.next_id,
-            parameters=self.problem.decode_parameters(theta),
-            context=self.problem.plain_context(context),
-            outside=outside,
-            bounds=bounds,
-        )
+        parameters, held = self.problem.decode_parameters(theta), self.problem.plain_context(context)
+        suggestion = Suggestion(self.ledger.next_id, parameters, held, outside, bounds)
         limits = [limit.bound for limit in self.problem.limits]
         return Step(suggestion, theta.tolist() + z.tolist(), limits, outside=list(outside))
 

@@ -16,7 +16,7 @@ from pdcbo.model import Model
 from pdcbo.models import Models
 from pdcbo.optimizers.assurance import GBound
 from pdcbo.optimizers.base import Bounds, Optimizer
-from pdcbo.optimizers.ledger import Step, measured
+from pdcbo.optimizers.ledger import Step
 from pdcbo.problem import Array, Problem, Values, as_positive, as_whole
 from pdcbo.search import Draw, Score, grid, lowest, multi_start
 
@@ -108,6 +108,8 @@ class ModelBased(Optimizer):
 
     def limit_lower(self, lower: Array, upper: Array) -> Array:
         """Return the lower bounds of every limit's g, (N, m): from the upper bound of what a lower limit limits."""
+        if self.problem.upper_limits is not None:  # the usual case, in one piece
+            return np.asarray(lower[1:] - self.problem.upper_limits)
         g = np.empty((len(self.problem.limits), lower.shape[1]))
         for i, limit in enumerate(self.problem.limits):
             if limit.sign > 0:
@@ -151,7 +153,7 @@ class ModelBased(Optimizer):
     # Data
 
     def _learn(self, x: Array, y: Array) -> int | None:
-        return self.models.add(x, y) if measured(y.tolist()) else None
+        return self.models.add(x, y)
 
     def _relearn(self, row: int | None, x: Array, y: Array) -> int | None:
         if row is None:

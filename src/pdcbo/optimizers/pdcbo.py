@@ -124,9 +124,9 @@ class PDCBO(ModelBased):
 
     def _count(self, step: Step) -> None:
         step.signal = self._signal(step, step.y)
-        terms = zip(self.queue.tolist(), step.signal, self.setting.slack().tolist(), strict=True)
-        self.queue = np.array([max(queue + g + slack, 0.0) for queue, g, slack in terms])  # (10)
-        self.balance = self.balance + step.signal
+        g = np.array(step.signal)
+        self.queue = np.maximum(self.queue + g + self.setting.slack(), 0.0)  # (10)
+        self.balance = self.balance + g
 
     def _advance(self) -> None:
         if self.setting.restarts():

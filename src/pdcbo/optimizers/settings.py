@@ -9,6 +9,7 @@ eta_i = eta s_f / s_i^2, because price times g must come out in units of f while
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
@@ -131,13 +132,17 @@ class PaperSetting(Setting):
     signal = "lower"
     beta = 1.0
 
+    @cached_property
+    def _constants(self) -> tuple[Array, Array]:
+        return np.full(self.limits, self.given_eta or 1.0), np.full(self.limits, self.given_slack or 0.0)
+
     def eta(self) -> Array:
         """Return eta = 1, or as given."""
-        return np.array([self.given_eta or 1.0] * self.limits)
+        return self._constants[0]
 
     def slack(self) -> Array:
         """Return epsilon = 0, or as given."""
-        return np.array([self.given_slack or 0.0] * self.limits)
+        return self._constants[1]
 
     def initial_queue(self) -> Array:
         """Return lambda_1 = 0, or as given."""
