@@ -249,7 +249,7 @@ def table(rng: np.random.Generator, tuner: Optimizer) -> Case:
     bad: Any
     errors: tuple[type[Exception], ...]
     if how == "row":
-        bad, errors, words = pick(rng, [1, "x", None, [1.0], 2.5]), (TypeError,), "row 1"
+        bad, errors, words = pick(rng, [1, "x", None, [1.0], 2.5]), (TypeError,), "rows[1]"
     elif how == "nothing":
         bad, errors, words = {**PARAMETERS, **CONTEXT}, (ValueError,), "objective"
     elif how == "objective":

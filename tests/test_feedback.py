@@ -255,7 +255,7 @@ def test_past_data_enter_the_models_only() -> None:
     assert (t.queue == 0).all()
     assert t.certificate()["g"].steps == 0
     before = everything(t)
-    with pytest.raises(ValueError, match=r"row 1: parameters\['a'\] must lie in \[0.0, 10.0\], got 11.0"):
+    with pytest.raises(ValueError, match=r"rows\[1\]: parameters\['a'\] must lie in \[0.0, 10.0\], got 11.0"):
         t.observe_table(
             [{"a": 2.0, "n": 1, "z": 0.1, "objective": 4.0}, {"a": 11.0, "n": 1, "z": 0.1, "objective": 4.0}]
         )

@@ -171,7 +171,7 @@ def test_eta_of_a_known_horizon_and_after_it() -> None:
     assert etas[:9] == pytest.approx([1 / 3] * 9)
     assert etas[9:] == pytest.approx([1 / math.sqrt(t) for t in range(10, 17)])
     assert tuner.step == 16
-    assert "step 16 of 9" in repr(tuner)
+    assert "step 16, past the 9 planned" in repr(tuner)
 
 
 def test_default_needs_nothing_and_holds_its_limit() -> None:

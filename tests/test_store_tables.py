@@ -46,8 +46,11 @@ def test_a_study_goes_out_and_comes_in_without_losing_a_bit(tmp_path: Path, kind
     assert past[2] == {**study.events()[7].payload["step"]["suggestion"]["parameters"], "r": 1 / 3, "c,d": 3 / 7,
                        "objective": 0.1 + 0.2}  # fmt: skip
     other = Study.open(tmp_path / "b.db", "other", PROBLEM, horizon=50)
-    assert load(other, file, key="import") == 6
-    assert load(other, file, key="import") == 6
+    assert load(other, file) == 6
+    said: list[str] = []
+    assert load(other, file, say=said.append) == 0
+    assert load(study, file) == 0, "its own results"
+    assert said == [f"{file.name}: 6 rows were known already and left out"]
     with other.optimizer() as optimizer:
         assert optimizer.models.n == 6  # type: ignore[attr-defined]
     assert other.step == 0

@@ -27,6 +27,8 @@ class OneLine(TyperGroup):
         """Run a command; what the user got wrong ends it with a line that begins with `error: `."""
         try:
             return super().invoke(ctx)
+        except (typer.Exit, typer.Abort):  # which are RuntimeErrors, and no errors: --help ends by one
+            raise
         except ModuleNotFoundError as error:
             extra = "service" if str(error.name).split(".")[0] in SERVICE_NEEDS else "experiments"
             sys.exit(f'{error.name} is not installed; install it with: pip install "pdcbo[{extra}]"')

@@ -211,7 +211,8 @@ class RemoteStudy:
                 time.sleep(pause * (0.5 + random.random()))
                 pause = min(2.0 * pause, 5.0)
         raise ServiceError(
-            f"{method} {self._http.base_url}{path} failed {self.retries + 1} times, the last time: {said}"
+            f"{method} {str(self._http.base_url).rstrip('/')}{path} failed {self.retries + 1} times, the last time: "
+            f"{said}; is the service running there?"
         )
 
 
@@ -239,8 +240,11 @@ def connect(
     Raises:
         KeyError: there is no such study and no problem was given.
         TypeError: the problem is none, or options were given without one.
+        ValueError: the url is none.
         ServiceError: the service cannot be reached.
     """
+    if not isinstance(url, str) or not url.startswith(("http://", "https://")):
+        raise ValueError(f"url must begin with http:// or https://, as in http://127.0.0.1:8765, got {url!r}")
     if problem is not None and not isinstance(problem, Problem):
         raise TypeError(f"problem must be a Problem, got {problem!r}")
     if problem is None and options:

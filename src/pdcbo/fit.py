@@ -32,6 +32,8 @@ NOISE_RANGE = (1e-6, 4.0)
 LENGTH_RANGE = (5e-3, 1e2)
 # how much more likely, in logarithms, compressed values must be to be preferred
 CLEARLY = 3.0
+# equal values closer to their limit than this part of their size say nothing of the scale by that
+NEAR = 5e-3
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,9 @@ class Hyperparameters:
         return value
 
     def standardise(self, x: Array, y: float) -> float:
-        """Return (y - prior mean) / scale at one point, with the bits that `prior_mean` gives for many."""
+        """Return (y - prior mean) / scale of a compressed y at one point, with the bits that many points get."""
+        if self.compression is not None:
+            y = float(self.compression(np.array([y]))[0])
         value = self.mean
         if self.slope:
             for u, slope in zip(x.tolist(), self.slope, strict=True):
@@ -116,14 +120,15 @@ def initial(kernel: Kernel, priors: Priors, y: Array, reference: float | None) -
 
 def _spread(y: Array, reference: float | None) -> float:
     """Return a positive scale of y: its spread, else its distance from a reference (a limit), else its size."""
-    largest = float(np.abs(y).max(initial=0.0)) or 1.0  # so that no square of tiny numbers vanishes
-    guesses = [largest * float(np.std(y / largest)) if len(y) > 1 else 0.0]
-    if len(y) and reference is not None:
-        guesses.append(abs(float(np.mean(y)) - reference))
-    if len(y):
-        guesses.append(abs(float(np.mean(y))))
-    tiny = 1e-9 * (abs(float(np.mean(y))) if len(y) else 0.0)
-    return next((g for g in guesses if g > tiny), 1.0)
+    if not len(y):
+        return 1.0
+    largest = float(np.abs(y).max()) or 1.0  # so that no square of tiny numbers vanishes
+    size = abs(float(np.mean(y)))
+    spread = largest * float(np.std(y / largest))
+    if spread > 1e-9 * size:
+        return spread
+    distance = 0.0 if reference is None else abs(float(np.mean(y)) - reference)
+    return distance if distance > NEAR * size else size or 1.0
 
 
 def fit(

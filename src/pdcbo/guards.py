@@ -66,14 +66,19 @@ class Guards:
             None if self.deadline is None else as_positive(self.deadline, "guards.deadline"),
         )
         for label in ("fallback", "start"):
-            for name, value in (getattr(plain, label) or {}).items():
-                if not _inside(problem.parameters[name], value, bounds.get(name)):
-                    raise ValueError(f"guards.{label}[{name!r}] must lie in its bounds {bounds[name]!r}, got {value!r}")
+            plain.admit(problem, getattr(plain, label) or {}, f"guards.{label}")
         if plain.deadline is not None and plain.fallback is None:
             raise ValueError(
                 f"guards.deadline = {plain.deadline:g} needs guards.fallback, what to propose when it passes"
             )
         return plain
+
+    def admit(self, problem: Problem, parameters: Mapping[str, Scalar], label: str) -> None:
+        """Refuse parameters outside the bounds; errors speak of `label`."""
+        for name, value in parameters.items():
+            bound = self.bounds.get(name)
+            if not _inside(problem.parameters[name], value, bound):
+                raise ValueError(f"{label}[{name!r}] must lie in its bounds {bound!r}, got {value!r}")
 
     def apply(
         self, problem: Problem, parameters: Mapping[str, Scalar], running: Sequence[Mapping[str, Scalar]]
@@ -155,7 +160,7 @@ def _bound(problem: Problem, name: str, given: Any) -> tuple[Any, ...]:
     if isinstance(variable, Integer):
         lo, hi = math.ceil(lo), math.floor(hi)
     if not variable.lo <= lo <= hi <= variable.hi:
-        raise ValueError(f"{label} must lie within [{variable.lo!r}, {variable.hi!r}], got {given!r}")
+        raise ValueError(f"{label} must be (lo, hi) within [{variable.lo!r}, {variable.hi!r}], got {given!r}")
     return (lo, hi)
 
 

@@ -6,8 +6,9 @@
     parameters name -> (n,) values as proposed
     context    name -> (n,) values as asked
 
-The running average of a quantity passes over steps where it was not measured, like its certificate from observations,
-which is, at every step, the bound of `pdcbo.certificates` on the true average of the measured steps.
+The running average of a quantity passes over steps where it was not measured. What is certified is, at every step, the
+bound of `pdcbo.certificates` from observations on the true average of all steps: those that were not measured enter by
+the worst value stated, and where none is stated nothing is certified.
 """
 
 from __future__ import annotations
@@ -83,20 +84,30 @@ class History:
         """Return the average of the limit in force so far, (n,)."""
         return np.asarray(np.cumsum(self.limits[:, index]) / self.t)
 
-    def certified(self, index: int, noise_std: float | None) -> Array | None:
-        """Return the bound on the true average of the measured steps, at every step, (n,); None without a noise level.
+    def noise_boundary(self, index: int, noise_std: float) -> Array:
+        """Return what the noise may add to the sum of a limit's measured values, at every step, (n,).
 
         It holds at all steps and for all limits at once with probability 1 - delta.
         """
-        if noise_std is None:
-            return None
         limit = self.problem.limits[index]
         count = np.cumsum(~np.isnan(self.y[:, limit.output]))
         alpha = self.delta / len(self.problem.limits)
         if self.problem.constraints[limit.constraint].worst is None:
             alpha *= MEASURED_SHARE  # as the certificate, which keeps the rest for steps that were not measured
-        width = noise_boundary(count, noise_std, alpha, float(self.horizon or 1000)) / np.maximum(count, 1)
-        return np.asarray(self.running_average(limit.output) + limit.sign * width)
+        return np.where(count > 0, noise_boundary(count, noise_std, alpha, float(self.horizon or 1000)), 0.0)
+
+    def certified(self, index: int, noise_std: float | None) -> Array | None:
+        """Return the bound on the true average so far, at every step, (n,), NaN where there is none.
+
+        None without a noise level. It holds like `noise_boundary`.
+        """
+        if noise_std is None:
+            return None
+        limit = self.problem.limits[index]
+        worst = self.problem.constraints[limit.constraint].worst
+        y = self.y[:, limit.output]
+        filled = np.where(np.isnan(y), np.nan if worst is None else worst, y)
+        return np.asarray((np.cumsum(filled) + limit.sign * self.noise_boundary(index, noise_std)) / self.t)
 
     def regret(self) -> Array | None:
         """Return the summed cost above the reference, where references are known; None where none is."""

@@ -24,7 +24,8 @@ class Record:
 
 def run(plant: Plant, optimizer: Optimizer | str, horizon: int) -> Iterator[Record]:
     """Yield one `Record` a step; `optimizer` is one, or a name in `OPTIMIZERS` for its default."""
-    if as_whole(horizon, "horizon") < 1:
+    horizon = as_whole(horizon, "horizon")
+    if horizon < 1:
         raise ValueError(f"horizon must be at least 1, got {horizon!r}")
     if isinstance(optimizer, str):
         if optimizer not in OPTIMIZERS:

@@ -99,6 +99,8 @@ def violation_probability(final: Array, confidence: float = 0.95, tolerance: flo
     final = np.asarray(final, dtype=float)
     if not np.isfinite(final).all():
         raise ValueError("final must hold finite numbers; leave out runs that did not end")
+    if not len(final):
+        raise ValueError("final must hold at least one run, got none")
     worst = final.reshape(len(final), -1).max(axis=1, initial=-math.inf)
     return proportion(int((worst > tolerance).sum()), len(final), confidence)
 

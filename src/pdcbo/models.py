@@ -133,6 +133,8 @@ class Models:
                 self.rows[i].append(index)
             elif not math.isnan(old[i]) and math.isnan(y[i]):
                 self.rows[i].remove(index)
+            if not math.isnan(old[i]) and old[i] != y[i] and self.specs[i].length_scales is None:
+                self.next_fit[i] = 0  # what was learned from the wrong value is learned again
         self._groups = None
         self._refit()
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -275,7 +275,10 @@ class Problem:
         return np.array(y)
 
     def with_limits(self, changes: Values) -> Problem:
-        """Return the problem with other limits; `name: number` moves the one limit of a one-sided constraint."""
+        """Return the problem with other limits; `name: number` moves the one limit of a one-sided constraint.
+
+        The noise and the worst value stated before stay, unless a `Constraint` states others.
+        """
         constraints = dict(self.constraints)
         for name, spec in _mapping(changes, "limits").items():
             if name not in constraints:
@@ -284,16 +287,17 @@ class Problem:
             if isinstance(spec, Constraint):
                 if (spec.upper is None) != (old.upper is None) or (spec.lower is None) != (old.lower is None):
                     raise ValueError(f"limits[{name!r}] must limit the same sides as before, got {spec!r}")
-                constraints[name] = spec
+                new = spec
+            elif old.upper is not None and old.lower is not None:
+                raise ValueError(f"limits[{name!r}] has two sides; give a Constraint with both, got {spec!r}")
             else:
                 bound = as_quantity(spec, f"limits[{name!r}]")
-                if old.upper is not None and old.lower is not None:
-                    raise ValueError(f"limits[{name!r}] has two sides; give a Constraint with both, got {spec!r}")
-                side = "upper" if old.upper is not None else "lower"
-                try:
-                    constraints[name] = Constraint(**{side: bound}, noise=old.noise, worst=old.worst)
-                except ValueError as error:
-                    raise ValueError(f"limits[{name!r}]: {error}; give a Constraint with another worst value") from None
+                new = Constraint(upper=bound) if old.upper is not None else Constraint(lower=bound)
+            stated = {key: getattr(old, key) for key in ("noise", "worst") if getattr(new, key) is None}
+            try:
+                constraints[name] = replace(new, **stated)
+            except ValueError as error:
+                raise ValueError(f"limits[{name!r}]: {error}; give a Constraint with another worst value") from None
         return Problem(self.parameters, self.context, constraints)
 
     def to_json(self) -> dict[str, Any]:
@@ -336,10 +340,11 @@ class Problem:
 def _check_names(given: Mapping[Any, Any], expected: Mapping[str, Any], group: str, remedy: str) -> None:
     if given.keys() == expected.keys():
         return
+    unknown = next((name for name in given if name not in expected), None)
     for name in expected:
         if name not in given:
-            raise ValueError(f"{group}[{name!r}] is missing; {remedy}")
-    unknown = next(name for name in given if name not in expected)
+            typo = "" if unknown is None else f", and {unknown!r} is unknown"
+            raise ValueError(f"{group}[{name!r}] is missing{typo}; {remedy}")
     raise ValueError(f"{group}[{unknown!r}] is unknown; there are {list(expected)!r}")
 
 

@@ -253,7 +253,9 @@ def as_variable(spec: object, field_name: str) -> Variable:
     """Return a variable as it is, or the real number that (lo, hi) describes."""
     if isinstance(spec, Real | Integer | Choice):
         return spec
-    if isinstance(spec, tuple | list | np.ndarray) and len(spec) == 2:
+    if isinstance(spec, np.ndarray):
+        spec = spec.tolist()
+    if isinstance(spec, tuple | list) and len(spec) == 2:
         try:
             return Real(spec[0], spec[1])
         except (TypeError, ValueError) as error:

@@ -28,7 +28,7 @@ def parse_variants(names: Sequence[str], options: Iterable[str]) -> list[Variant
     for text in names:
         label, _, name = text.strip().rpartition(":")
         if name not in OPTIMIZERS:
-            raise ValueError(f"--optimizers: {name!r} is no optimizer; there are {list(OPTIMIZERS)!r}")
+            raise ValueError(f"{name!r} is no optimizer; there are {list(OPTIMIZERS)!r}")
         label = label or name
         if label in chosen:
             raise ValueError(f"--optimizers: the label {label!r} is taken; name variants apart, as in fast:{name}")

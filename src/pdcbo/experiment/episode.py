@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pdcbo.experiment.drawing import draw_episode
-from pdcbo.experiment.jobs import Variant, find_plant, make_optimizer
+from pdcbo.experiment.jobs import Variant, make_optimizer, make_plant
 from pdcbo.loop import Record, run
 from pdcbo.optimizers import Optimizer
 from pdcbo.plants import SimulatedPlant
@@ -28,7 +28,7 @@ def run_episode(
     live: bool = True,
 ) -> str:
     """Tune a plant for one episode, write `episode.png` and `summary.txt` below `out`, and return the summary."""
-    plant: SimulatedPlant = find_plant(name)(seed=seed, **(plant_options or {}))
+    plant = make_plant(name, seed, plant_options or {})
     tuner = make_optimizer(variant, plant, None, seed, steps)
     began = time.perf_counter()
     records, prices = [], []

@@ -10,9 +10,11 @@ never taken for another one. Its result is a table with one row a step, in plant
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import re
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
@@ -82,8 +84,7 @@ class Job:
 
     def make_plant(self) -> SimulatedPlant:
         """Return the plant, made anew."""
-        plant: SimulatedPlant = find_plant(self.plant)(seed=self.seed, **self.plant_options)
-        return plant
+        return make_plant(self.plant, self.seed, self.plant_options)
 
     def execute(self) -> Columns:
         """Run the job and return its table as columns."""
@@ -141,6 +142,25 @@ def find_plant(name: str) -> Any:
     return known[name]
 
 
+def make_plant(name: str, seed: int, options: Mapping[str, Any]) -> SimulatedPlant:
+    """Return a plant by its name; see `find_plant`."""
+    make = find_plant(name)
+    _check_options(make, options, f"plant {name!r}")
+    plant: SimulatedPlant = make(seed=seed, **options)
+    return plant
+
+
+def _check_options(make: Any, options: Mapping[str, Any], who: str) -> None:
+    """Refuse options that a plant or an optimizer does not have, where it says which it has."""
+    known = inspect.signature(make).parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
+        return
+    own = [name for name in known if name not in ("problem", "horizon", "seed")]
+    for name in options:
+        if name not in own:
+            raise ValueError(f"{who} has no option {name!r}; there are {own!r}")
+
+
 def make_optimizer(
     variant: Variant, plant: SimulatedPlant, preparation: Preparation | None, seed: int, steps: int
 ) -> Optimizer:
@@ -152,6 +172,7 @@ def make_optimizer(
     elif preparation is not None:
         problem = preparation.problem
         options.setdefault("models", preparation.models)
+    _check_options(optimizer, options, f"optimizer {variant.label!r} ({variant.optimizer})")
     try:
         return optimizer(problem, horizon=steps, seed=seed, **options)
     except TypeError as error:

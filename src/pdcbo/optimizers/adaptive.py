@@ -30,7 +30,7 @@ against a limit is always the value itself.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import pi, sqrt
+from math import gcd, pi, sqrt
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +55,8 @@ LEAST_PLAN = 30
 FORESIGHT = 3
 # The chance that noise alone puts a kept average above any of the limits, which the margin is made for.
 NOISE_RISK = 0.01
+# The spread, relative to the values, that is rounding: nothing is known to change.
+ROUNDING = 1e-9
 # The largest price, in spreads of the objective over spreads of the constraint: none is useful beyond it.
 LARGEST_PRICE = 20.0
 
@@ -143,7 +145,7 @@ class AdaptiveSetting(Setting):
         if self.optimizer.step >= self.next_solve:
             self._plan()
 
-    def take_limits(self) -> None:
+    def replan(self) -> None:
         """Solve for phi again at once."""
         self._plan()
 
@@ -248,7 +250,7 @@ class AdaptiveSetting(Setting):
         deviations = NormalDist().inv_cdf(1.0 - NOISE_RISK / self.limits)
         self.margin = deviations * (noise * sqrt(optimizer.step + left) + wander)
         rest = -(optimizer.balance + self.margin) / left - self.slack()
-        return np.asarray(np.clip(rest, -self.spread[1:], 0.5 * self.spread[1:]))
+        return np.asarray(np.maximum(rest, -self.spread[1:]))
 
     def _payback(self, g: Array) -> Array:
         """Return the mean over contexts of the largest -g that the models think possible, (N,), from g (k, m, N)."""
@@ -283,14 +285,15 @@ class AdaptiveSetting(Setting):
             spread = np.random.default_rng(0).random((THETAS, n_theta))
             return np.vstack([optimizer.problem.snap(spread), tried])
         stride = max(1, len(optimizer.candidates) // THETAS)
-        stride += stride % 2 == 0  # an odd stride visits every row of a square grid of even side
+        while gcd(stride, len(optimizer.candidates)) > 1:  # so that every level of every parameter is visited
+            stride += 1
         return np.vstack([optimizer.candidates[::stride], tried])
 
 
 def _spread(values: Array) -> float:
     """Return the standard deviation within a context, averaged over contexts; never zero."""
-    spread = float(np.mean(np.std(values, axis=1)))
-    return spread if spread > 0.0 else max(float(np.abs(values).max()), 1.0)
+    spread, largest = float(np.mean(np.std(values, axis=1))), float(np.abs(values).max())
+    return spread if spread > ROUNDING * largest else largest or 1.0
 
 
 def _best_price(f: Array, g: Array, largest: float) -> float:

@@ -106,6 +106,9 @@ class Optimizer(Assurance, ABC):
     def _advance(self) -> None:
         """Take account of the step being over, after the models learned from it."""
 
+    def _look_back(self) -> None:
+        """Take account of past operation, after the models learned from it."""
+
     def _recount(self, step: Step, y: Array) -> None:
         """Take account of a correction of a step that counts, before it is entered."""
 
@@ -264,6 +267,7 @@ class Optimizer(Assurance, ABC):
         )
         self._learn(x, y)
         self.ledger.events += 1
+        self._look_back()
 
     def observe_table(self, rows: Iterable[Mapping[str, Any]]) -> int:
         """Learn from a table of past operation; either all rows enter or none. Return how many there were.
@@ -276,6 +280,7 @@ class Optimizer(Assurance, ABC):
         for x, y in points:
             self._learn(x, y)
             self.ledger.events += 1
+        self._look_back()
         return len(points)
 
     def set_limits(self, limits: Values) -> None:

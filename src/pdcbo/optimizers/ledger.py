@@ -144,7 +144,13 @@ class Ledger:
         self.next_id = 1
 
     def open(self, step: Step) -> None:
-        """Enter a new pending step."""
+        """Enter a new pending step.
+
+        Raises:
+            ValueError: its suggestion has the id of another one.
+        """
+        if step.suggestion.id in self.steps:
+            raise ValueError(f"suggestion {step.suggestion.id} is in the book already; propose again")
         self.steps[step.suggestion.id] = step
         self.next_id = max(self.next_id, step.suggestion.id + 1)
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from pdcbo.certificates import mean_norm, summed_posterior
 from pdcbo.confidence import beta_sqrt, largest_variance, lower_bound, upper_bound
+from pdcbo.gp import Posterior
 from pdcbo.model import Model
 from pdcbo.models import Models
 from pdcbo.optimizers.assurance import GBound
@@ -94,13 +95,13 @@ class ModelBased(Optimizer):
             width = beta * std
             return mean - width, mean + width
         centre = np.array([h.mean for h in self.models.hyper])[:, None]
+        known = zip(self.norm_bounds, self.models.hyper, self.models.specs, strict=True)
         ceiling = np.array(
-            [c * sqrt(largest_variance(h.kernel)) for c, h in zip(self.norm_bounds, self.models.hyper, strict=True)]
+            [sqrt(largest_variance(h.kernel)) * (math.inf if s.length_scales is None else c) for c, h, s in known]
         )[:, None]
-        return (
-            centre + lower_bound(mean - centre, std, beta, ceiling),
-            centre + upper_bound(mean - centre, std, beta, ceiling),
-        )
+        lower = centre + lower_bound(mean - centre, std, beta, ceiling)
+        upper = centre + upper_bound(mean - centre, std, beta, ceiling)
+        return lower, np.maximum(lower, upper)  # which data that contradict C would put the other way round
 
     def limit_bounds(self, lower: Array, upper: Array) -> tuple[Array, Array]:
         """Return the bounds of every limit's g, (N, m) each, from those of the outputs."""
@@ -179,29 +180,39 @@ class ModelBased(Optimizer):
             return None, False
         return max(learned, float(np.std(self.models.Y[rows, output], ddof=1))), False
 
-    def _lemma_beta(self, output: int, delta: float) -> tuple[float, str, bool]:
+    def _cautious_posterior(self, output: int, noise_std: float) -> tuple[Posterior, int]:
+        """Return the posterior and the output's column there, with the noise that the certificate assumes.
+
+        Lemma 1 holds for any lambda; one far below the noise makes beta large, and with it the bound.
+        """
+        posterior, column = self.models.posterior(output)
+        noise_var = (noise_std / self.models.hyper[output].scale) ** 2
+        if noise_var <= posterior.noise_var:
+            return posterior, column
+        return Posterior.build(posterior.kernel, noise_var, posterior.X, posterior.Y[:, [column]]), 0
+
+    def _lemma_beta(self, output: int, delta: float, noise_std: float, cautious: Posterior) -> tuple[float, str, bool]:
         """Return Lemma 1's beta^(1/2) in standardised units with its assumption."""
         posterior, column = self.models.posterior(output)
-        h = self.models.hyper[output]
-        noise_std, stated = self.noise_std(output)
-        assert noise_std is not None  # or there is no posterior bound
+        h, stated = self.models.hyper[output], self.noise_std(output)[1]
         if self.norm_bounds is not None and math.isfinite(self.norm_bounds[output]):
             norm, guaranteed = self.norm_bounds[output] / h.scale, stated
             words = f"RKHS norm at most {self.norm_bounds[output]:.3g} (stated)"
         else:
             norm, guaranteed = 2.0 * max(mean_norm(posterior, column), 1.0), False
             words = f"RKHS norm at most {norm * h.scale:.3g} (twice that of the posterior mean)"
-        sigma = noise_std / h.scale
-        gain = self.models.information_gain(output)
-        words += f", noise {sigma * h.scale:.3g} ({'stated' if stated else 'estimated'}), kernel as learned or given"
-        beta = beta_sqrt(norm, sigma, h.noise_var, gain, max(self.models.q - 1, 1), delta)
+        words += f", noise {noise_std:.3g} ({'stated' if stated else 'estimated'}), kernel as learned or given"
+        functions = max(self.models.q - 1, 1)
+        beta = beta_sqrt(norm, noise_std / h.scale, cautious.noise_var, cautious.information_gain, functions, delta)
         return beta, words, guaranteed and self.models.specs[output].length_scales is not None
 
     def _sum_bound(self, index: int, points: Array, bounds: list[float], delta: float) -> GBound:
         """Return Lemma 1's bound on the sum of g over points, against the given limits."""
         limit = self.problem.limits[index]
-        beta, words, guaranteed = self._lemma_beta(limit.output, delta)
-        posterior, column = self.models.posterior(limit.output)
+        noise_std, _ = self.noise_std(limit.output)
+        assert noise_std is not None  # or there is no posterior bound
+        posterior, column = self._cautious_posterior(limit.output, noise_std)
+        beta, words, guaranteed = self._lemma_beta(limit.output, delta, noise_std, posterior)
         h = self.models.hyper[limit.output]
         mean, std = summed_posterior(posterior, column, points)
         total = float(h.prior_mean(points).sum()) + h.scale * mean

@@ -39,16 +39,16 @@ def past_points(problem: Problem, rows: Iterable[Mapping[str, Any]]) -> list[tup
     points = []
     for i, row in enumerate(rows):
         if not isinstance(row, Mapping):
-            raise TypeError(f"row {i} must be a mapping of names, got {row!r}")
+            raise TypeError(f"rows[{i}] must be a mapping of names, got {row!r}")
         try:
-            nested = row if isinstance(row.get("parameters"), Mapping) else _nest(problem, row)
+            nested = row if isinstance(row.get("parameters"), Mapping) else nest(problem, row)
             points.append(past_point(problem, nested))
         except (TypeError, ValueError) as error:
-            raise type(error)(f"row {i}: {error}") from None
+            raise type(error)(f"rows[{i}]: {error}") from None
     return points
 
 
-def _nest(problem: Problem, row: Mapping[str, Any]) -> dict[str, Any]:
+def nest(problem: Problem, row: Mapping[str, Any]) -> dict[str, Any]:
     """Sort the columns of a flat row into groups."""
     names = (*problem.parameters, *problem.context, *problem.outputs)
     unknown = [name for name in row if name not in names]

@@ -21,7 +21,7 @@ import numpy as np
 
 from pdcbo.model import Model
 from pdcbo.optimizers.adaptive import AdaptiveSetting
-from pdcbo.optimizers.ledger import Step
+from pdcbo.optimizers.ledger import Step, same_outcome
 from pdcbo.optimizers.modelled import ModelBased
 from pdcbo.optimizers.settings import PaperSetting, Setting, TheoremSetting
 from pdcbo.problem import Array, Problem, Values, as_number, as_positive, as_whole
@@ -48,7 +48,7 @@ class PDCBO(ModelBased):
             of its experiments) or "theorem" (Theorem 1; needs `models`, `norm_bounds`, `slater_margin` and a horizon).
         eta: the step of the dual; "default" and "standard" read it in standardised units, the others in plant units.
         slack: epsilon, likewise.
-        initial_queue: lambda_1, likewise; the default starts from the models and has no use for it.
+        initial_queue: lambda_1, in plant units; the default starts from the models and has no use for it.
         signal: what the queue moves by: "lower" (the paper), "mean" or "observed".
         doubling: with horizon None, restart with doubled horizons from this one on (the paper's remark): the queue and
             the constants start anew, the data are kept.
@@ -117,7 +117,7 @@ class PDCBO(ModelBased):
     def set_limits(self, limits: Values) -> None:
         """Change limits for suggestions asked from now on; `name: number`, or a `Constraint` for both sides."""
         super().set_limits(limits)
-        self.setting.take_limits()
+        self.setting.replan()
 
     def _score(self, z: Array) -> Score:
         return self.setting.score(z)  # (9)
@@ -133,10 +133,17 @@ class PDCBO(ModelBased):
             self.queue = self.setting.initial_queue()
         self.setting.advance()
 
+    def _look_back(self) -> None:
+        self.setting.replan()
+
     def _recount(self, step: Step, y: Array) -> None:
         if self.signal != "observed":
             return
-        signal = self._signal(step, y.tolist())
+        outcome = y.tolist()
+        signal = self._signal(step, outcome)
+        for i, limit in enumerate(self.problem.limits):
+            if same_outcome([step.y[limit.output]], [outcome[limit.output]]):
+                signal[i] = step.signal[i]  # what was not corrected counts as it did
         self.balance = self.balance + np.subtract(signal, step.signal)
         if self.doubling is None or step.suggestion.id in self.ledger.counted[self.setting.epoch()[0] :]:
             self.queue = np.maximum(self.queue + np.subtract(signal, step.signal), 0.0)

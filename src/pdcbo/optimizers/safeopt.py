@@ -90,9 +90,12 @@ class SafeOpt(ModelBased):
         self._given_safe = [_seed(entry, i) for i, entry in enumerate(safe)]
         points = _spread_out(problem) if self.candidates is None else self.candidates
         self.seeds: list[Seed] = []
-        for entry in self._given_safe:
-            theta = problem.encode_parameters(entry["parameters"])
+        for i, entry in enumerate(self._given_safe):
+            theta = problem.encode_parameters(entry["parameters"], f"safe[{i}].parameters")
             context = None if entry["context"] is None else problem.encode_context(entry["context"])
+            for group, variables in (("parameters", problem.parameters), ("context", problem.context)):
+                if entry[group] is not None:  # plain numbers, so that the state is JSON data
+                    entry[group] = {name: v.plain(entry[group][name]) for name, v in variables.items()}
             self.seeds.append((len(points), context))
             points = np.vstack([points, theta])
         self.candidates: Array = points
@@ -190,6 +193,8 @@ class SafeOpt(ModelBased):
         return [f"the safe set was empty in {count} steps; the most probably feasible point was taken"] if count else []
 
     def _was_safe(self, step: Step) -> bool:
+        if not step.suggestion.bounds:  # an operator's order, not a choice of the model
+            return True
         theta, z = np.split(np.array(step.x), [self.problem.n_theta])
         for j, context in self.seeds:
             if np.array_equal(theta, self.candidates[j]) and (context is None or np.array_equal(context, z)):
@@ -208,8 +213,7 @@ def _seed(entry: Mapping[str, Any], i: int) -> dict[str, Any]:
     if not isinstance(entry, Mapping) or not {"parameters"} <= set(entry) <= {"parameters", "context"}:
         raise ValueError(f"safe[{i}] must be a mapping with parameters and, if it is safe in one only, a context, "
                          f"got {entry!r}")  # fmt: skip
-    context = entry.get("context")
-    return {"parameters": dict(entry["parameters"]), "context": None if context is None else dict(context)}
+    return {"parameters": entry["parameters"], "context": entry.get("context")}
 
 
 def _spread_out(problem: Problem) -> Array:

@@ -28,7 +28,6 @@ class Setting:
 
     signal = "observed"
     beta = 2.0
-    standardised = True
     compresses = False  # values far on the bad side, before they are modelled
 
     def __init__(
@@ -93,8 +92,8 @@ class Setting:
     def advance(self) -> None:
         """Take account of a step that was settled."""
 
-    def take_limits(self) -> None:
-        """Take account of limits that were changed."""
+    def replan(self) -> None:
+        """Take account of limits that were changed, or of past operation that the models learned from."""
 
     def state(self) -> dict[str, Any]:
         """Return what was learned beside the models, as JSON data."""
@@ -114,8 +113,8 @@ class Setting:
         return (self.given_slack or 0.0) * self.scales()[1]
 
     def initial_queue(self) -> Array:
-        """Return lambda_1 in plant units, (N,)."""
-        return (self.given_queue or 0.0) * self.scales()[1]
+        """Return lambda_1 in plant units, (N,): 0, or as given."""
+        return np.full(self.limits, self.given_queue or 0.0)
 
     def beta_sqrt(self) -> Array:
         """Return beta^(1/2) of each output, (q,)."""
@@ -143,10 +142,6 @@ class PaperSetting(Setting):
     def slack(self) -> Array:
         """Return epsilon = 0, or as given."""
         return self._constants[1]
-
-    def initial_queue(self) -> Array:
-        """Return lambda_1 = 0, or as given."""
-        return np.full(self.limits, self.given_queue or 0.0)
 
 
 class TheoremSetting(PaperSetting):

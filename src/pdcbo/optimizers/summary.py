@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pdcbo.optimizers.ledger import measured
+from pdcbo.optimizers.ledger import Step, measured
+from pdcbo.problem import Scalar
 
 if TYPE_CHECKING:
     from pdcbo.optimizers.base import Optimizer
@@ -32,13 +33,14 @@ def describe(optimizer: Optimizer) -> Summary:
 def brief(optimizer: Optimizer) -> str:
     """Return one line: the step, each average against its limit with its price, and what is pending."""
     data = facts(optimizer)
-    parts = [f"step {data['step']} " + ("in endless operation" if data["horizon"] is None else f"of {data['horizon']}")]
+    parts = [f"step {data['step']}{_plan(data)}"]
     if data["average_objective"] is not None:
         parts.append(f"cost average {data['average_objective']:.6g}")
     for label, c in data["constraints"].items():
         average = "not measured yet" if c["average"] is None else f"average {c['average']:.6g}"
         price = f", price {c['price']:.4g} a unit" if "price" in c else ""
-        parts.append(f"{label} {average}, limit {'<=' if c['side'] == 'upper' else '>='} {c['limit']:.6g}{price}")
+        now = "" if c["limit"] == c["limit_now"] else f" (now {c['limit_now']:.6g})"
+        parts.append(f"{label} {average}, limit {'<=' if c['side'] == 'upper' else '>='} {c['limit']:.6g}{now}{price}")
     return "; ".join([*parts, f"{len(data['pending'])} pending"])
 
 
@@ -50,7 +52,13 @@ def facts(optimizer: Optimizer) -> dict[str, Any]:
     debt = getattr(optimizer, "debt", None)
     constraints = {}
     for i, (label, certificate) in enumerate(optimizer.certificate().items()):
-        constraints[label] = certificate.to_json()
+        limit, average = optimizer.problem.limits[i], certificate.average
+        changed = any(step.limits[i] != limit.bound for step in history)
+        constraints[label] = certificate.to_json() | {
+            "limit_now": limit.bound if changed else certificate.limit,
+            "holds": None if average is None else limit.sign * (average - certificate.limit) <= 0.0,
+            "proven": certificate.holds,
+        }
         if debt is not None and prices is not None:
             constraints[label] |= {"debt": float(debt()[i]), "price": float(prices()[i])}
     outside: dict[str, int] = {}
@@ -67,14 +75,27 @@ def facts(optimizer: Optimizer) -> dict[str, Any]:
         "constraints": constraints,
         "context_outside_range": outside,
         "pending": [{"id": s.id, "parameters": s.parameters, "context": s.context} for s in optimizer.pending],
-        "latest": history[-1].suggestion.parameters if history else None,
+        "latest": _applied(optimizer, history[-1]) if history else None,
         "notes": list(getattr(optimizer, "notes", lambda: [])()),
     }
 
 
+def _applied(optimizer: Optimizer, step: Step) -> dict[str, Scalar]:
+    """Return the parameters of a step that the plant really ran with."""
+    if step.proposed is None:
+        return step.suggestion.parameters
+    return optimizer.problem.decode_parameters(np.array(step.x[: optimizer.problem.n_theta]))
+
+
+def _plan(data: dict[str, Any]) -> str:
+    if data["horizon"] is None:
+        return " in endless operation"
+    past = data["step"] > data["horizon"]
+    return f", past the {data['horizon']} planned, as in endless operation" if past else f" of {data['horizon']}"
+
+
 def _sentences(data: dict[str, Any]) -> list[str]:
-    horizon = "in endless operation" if data["horizon"] is None else f"of {data['horizon']}"
-    lines = [f"{data['optimizer']}: step {data['step']} {horizon}"]
+    lines = [f"{data['optimizer']}: step {data['step']}{_plan(data)}"]
     if data["average_objective"] is not None:
         lines.append(f"  cost: average {data['average_objective']:.6g}, latest {data['last_objective']:.6g}")
     if data["unmeasured_steps"]:
@@ -93,23 +114,28 @@ def _sentences(data: dict[str, Any]) -> list[str]:
 
 
 def _constraint_sentences(label: str, c: dict[str, Any]) -> list[str]:
-    sign = 1.0 if c["side"] == "upper" else -1.0
     word = "at most" if c["side"] == "upper" else "at least"
+    limit = f"{word} {c['limit']:.6g}"
+    if c["limit"] != c["limit_now"]:
+        limit += f" (its limits so far on average; from now on {c['limit_now']:.6g})"
     if c["average"] is None:
-        return [f"  {label}: not measured yet; its average must be {word} {c['limit']:.6g}"]
-    verdict = "holds" if sign * (c["average"] - c["limit"]) <= 0.0 else "is exceeded so far"
-    lines = [f"  {label}: average {c['average']:.6g}, must be {word} {c['limit']:.6g}: {verdict}"]
+        return [f"  {label}: not measured yet; its average must be {limit}"]
+    lines = [
+        f"  {label}: average {c['average']:.6g}, must be {limit}: {'holds' if c['holds'] else 'is exceeded so far'}"
+    ]
     if c["measured"] < c["steps"]:
-        lines.append(f"    measured in {c['measured']} of {c['steps']} steps")
-    for kind in ("observation", "posterior"):
+        lines.append(f"    measured in {c['measured']} of {c['steps']} steps, of which the average is")
+    percent = 100.0 * (1.0 - c["delta"])
+    for kind, source in (("observation", "its measurements"), ("posterior", "the model")):
         bound = c[kind]
         if bound is not None:
-            sure = "certain" if bound["guaranteed"] else "estimated"
-            percent = 100.0 * (1.0 - c["delta"])
+            sure = "given" if bound["guaranteed"] else "an estimate, given"
             lines.append(
-                f"    true average {word} {bound['value']:.6g} with {percent:.6g}% confidence, at all times"
-                f" ({sure}; assumes {bound['assumption']})"
+                f"    by {source} the true average is {word} {bound['value']:.6g}, {percent:.6g}% sure at all times;"
+                f" {sure} {bound['assumption']}"
             )
+    if c["observation"] is None and c["posterior"] is None and c["measured"] < c["steps"]:
+        lines.append(f"    no bound on the true average: state a worst value of {label} for steps without measurement")
     if "price" in c:
         if c["price"] > 0.0:
             owed = f"debt {c['debt']:.4g}" if c["debt"] > 0.0 else "no debt, but the limit binds"

@@ -119,11 +119,17 @@ def _handlers(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     def malformed(request: Request, error: RequestValidationError) -> Json:
-        """Name the fields without repeating their values, which may be NaN or huge."""
-        fields = [".".join(str(part)[:100] for part in e["loc"]) + ": " + str(e["msg"])[:300] for e in error.errors()]
-        if any(e["type"] == "json_invalid" for e in error.errors()):
+        """Name the fields and, cut short, what they held."""
+        found = error.errors()
+        fields = [
+            f"{'.'.join(str(part)[:100] for part in e['loc'])}: {str(e['msg'])[:300]}, got {repr(e.get('input'))[:100]}"
+            for e in found
+        ]
+        if any(e["type"] == "json_invalid" for e in found):
             return answer(400, "the body is not JSON", fields=fields[:1])
-        kind = "type" if any(e["type"].endswith("_type") for e in error.errors()[:1]) else None
+        if any(tuple(e["loc"]) == ("body",) and isinstance(e.get("input"), str | bytes) for e in found):
+            return answer(422, "the body must be a JSON object, sent with the header Content-Type: application/json")
+        kind = "type" if any(e["type"].endswith("_type") for e in found[:1]) else None
         return answer(422, fields[0] if fields else "malformed", fields=fields[:50], kind=kind)
 
     @app.exception_handler(HTTPException)

@@ -54,6 +54,8 @@ def token(
         typer.echo(f"token {name!r} is no longer accepted")
     else:
         made = secrets.token_urlsafe(32)
+        if name in journal.tokens():
+            typer.echo(f"note: the earlier token {name!r} is no longer accepted", err=True)
         journal.add_token(name, made)
         typer.echo(made)
     journal.close()

@@ -111,8 +111,12 @@ def _limit_card(label: str, c: dict[str, Any]) -> str:
     word = "at most" if c["side"] == "upper" else "at least"
     verdict = {None: "not measured yet", True: "holds", False: "exceeded so far"}[c["holds"]]
     more = f"{word} {_short(c['limit'])}: <b>{verdict}</b>"
+    if c["limit"] != c["limit_now"]:
+        more += f"<br>limit from now on {_short(c['limit_now'])}"
     if c["certified"] is not None:
         more += f"<br>certified {word} {_short(c['certified'])}"
+    if c["measured"] < c["steps"]:
+        more += f"<br>measured in {c['measured']} of {c['steps']} steps"
     kind = {None: "", True: "fine", False: "alarm"}[c["holds"]]
     return _card(f"Average {escape(label)}", _short(c["average"]), more, kind)
 

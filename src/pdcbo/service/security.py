@@ -144,7 +144,8 @@ class Gate:
         if not length.isdigit() or int(length) > self.max_body:
             return 413, f"the body is larger than {self.max_body} bytes"
         if self.hashes is not None and not self._known(scope, headers):
-            return 401, "a bearer token is needed; create one with: pdcbo token NAME --store URL"
+            problem = "this token is not known" if b"authorization" in headers else "a bearer token is needed"
+            return 401, f"{problem}; create one with: pdcbo token NAME --store URL"
         return None
 
     def _known(self, scope: Scope, headers: dict[bytes, bytes]) -> bool:

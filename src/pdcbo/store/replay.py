@@ -23,6 +23,7 @@ from pdcbo.problem import Array, Constraint, Problem, Scalar
 from pdcbo.store.journal import Event
 
 SETTLED = ("tell", "fail")
+NO_REASON = "no reason given"
 
 
 class Book(Optimizer):
@@ -78,7 +79,7 @@ class Record:
         guards: in force now.
         paused: the reason of a pause, or None.
         known_good: parameters to return to, or None.
-        returning: the next suggestions are the known-good parameters.
+        returning: why the next suggestions are the known-good parameters, or None.
         notes: suggestion id -> what the ledger does not hold: times, origin, words of the guards, the settling event.
         last: the parameters of the newest suggestion reported as applied.
         last_id: its id, 0 before any.
@@ -94,7 +95,7 @@ class Record:
         self.guards = Guards.from_json(created["guards"]).check(problem)
         self.paused: str | None = None
         self.known_good: dict[str, Scalar] | None = None
-        self.returning = False
+        self.returning: str | None = None
         self.notes: dict[int, dict[str, Any]] = {}
         self.last: dict[str, Scalar] | None = None
         self.last_id = 0
@@ -128,13 +129,13 @@ class Record:
             case "guards":
                 self.guards = Guards.from_json(p).check(self.book.problem)
             case "pause":
-                self.paused = p["reason"] or "no reason given"
+                self.paused = p["reason"] or NO_REASON
             case "resume":
-                self.paused, self.returning = None, False
+                self.paused = self.returning = None
             case "known-good":
                 self.known_good = p["parameters"]
             case "return":
-                self.returning = True
+                self.returning = p["reason"] or NO_REASON
         self.seq = event.seq
 
     def settled_as(self, suggestion: int) -> tuple[str, dict[str, Any]] | None:
@@ -165,7 +166,7 @@ class Record:
         record.book.problem = Problem.from_json(tuner["problem"])
         record.book.ledger = Ledger.restore(tuner["ledger"])
         record.guards = Guards.from_json(state["guards"]).check(record.book.problem)
-        record.paused, record.returning = state["paused"], state["returning"]
+        record.paused, record.returning = state["paused"], state["returning"] or None
         record.known_good, record.last, record.warm = state["known_good"], state["last"], state["warm"]
         record.last_id = state["last_id"]
         record.notes = {int(k): v for k, v in state["notes"]}

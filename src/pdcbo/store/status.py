@@ -55,7 +55,7 @@ def status(study: Study, history: History | None = None) -> dict[str, Any]:
             "step": len(history.ids),
             "horizon": record.book.horizon,
             "mode": "known-good" if record.returning else "pause" if record.paused else "running",
-            "reason": record.paused if record.paused and not record.returning else None,
+            "reason": record.returning or record.paused,
             "average_cost": float(costs.mean()) if len(costs) else None,
             "last_cost": float(costs[-1]) if len(costs) else None,
             "constraints": constraints,
@@ -78,14 +78,20 @@ def _constraint(history: History, index: int, noise_std: float | None) -> dict[s
     average = history.running_average(limit.output)[-1] if n else math.nan
     certified = history.certified(index, noise_std) if n else None
     bound = float(history.running_limit(index)[-1]) if n else limit.bound
-    known = not math.isnan(average)
+    measured = int((~np.isnan(history.y[:, limit.output])).sum())
+    doubt = None
+    if measured and noise_std is not None:
+        doubt = float(history.noise_boundary(index, noise_std)[-1]) / measured
     return {
         "side": "upper" if limit.sign > 0 else "lower",
         "limit": bound,
-        "average": float(average) if known else None,
-        "certified": float(certified[-1]) if certified is not None and known else None,
-        "measured": int((~np.isnan(history.y[:, limit.output])).sum()),
-        "holds": bool(limit.sign * (average - bound) <= 0.0) if known else None,
+        "limit_now": limit.bound if (history.limits[:, index] != limit.bound).any() else bound,
+        "average": float(average) if measured else None,
+        "doubt": doubt,
+        "certified": None if certified is None or math.isnan(certified[-1]) else float(certified[-1]),
+        "measured": measured,
+        "steps": n,
+        "holds": bool(limit.sign * (average - bound) <= 0.0) if measured else None,
     }
 
 
@@ -96,8 +102,7 @@ def _alarms(study: Study, record: Record, history: History, facts: dict[str, Any
         if c["holds"] is False and c["measured"] >= 10:
             word = "above its limit" if c["side"] == "upper" else "below its limit"
             text = f"The average of {label} is {c['average']:.5g}, {word} of {c['limit']:.5g}"
-            doubt = 0.0 if c["certified"] is None else abs(c["certified"] - c["average"])
-            if abs(c["average"] - c["limit"]) > doubt:
+            if abs(c["average"] - c["limit"]) > (c["doubt"] or 0.0):
                 found.append((ALARM, f"{text}."))
             else:
                 found.append((WARNING, f"{text}, by no more than measurement noise may explain."))
@@ -109,7 +114,7 @@ def _alarms(study: Study, record: Record, history: History, facts: dict[str, Any
     if study.checkpoint_trouble is not None:
         found.append((WARNING, f"Checkpoints cannot be written: {study.checkpoint_trouble}."))
     if record.returning:
-        found.append((WARNING, "The plant is on its known-good parameters until you resume."))
+        found.append((WARNING, f"The plant is on its known-good parameters ({record.returning}) until you resume."))
     elif record.paused is not None:
         found.append((WARNING, f"The study is paused ({record.paused}): parameters are held until you resume."))
     old = [p for p in facts["pending"] if p["age"] > _patience(record)]
@@ -123,6 +128,10 @@ def _alarms(study: Study, record: Record, history: History, facts: dict[str, Any
     unmeasured = sum(all(math.isnan(v) for v in step.y) for step in recent)
     if unmeasured > 5:
         found.append((WARNING, f"{unmeasured} of the last {len(recent)} steps ran without any measurement."))
+    for i, output in enumerate(record.book.problem.outputs):
+        missing = sum(math.isnan(step.y[i]) for step in recent) - unmeasured
+        if missing > 0.5 * len(recent) >= 5:
+            found.append((NOTE, f"{output} was not measured in {missing} of the last {len(recent)} steps."))
     if latest is not None and latest["guarded"]:
         found.append((NOTE, f"A guard changed suggestion {latest['id']}: {'; '.join(latest['guarded'])}."))
     if record.book.horizon is not None and facts["step"] >= record.book.horizon:

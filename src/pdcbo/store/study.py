@@ -190,7 +190,7 @@ class Study(StudyCore):
 
     def observe_table(self, rows: Iterable[Mapping[str, Any]], *, key: str | None = None) -> int:
         """Learn from a table of past operation; all rows enter as one event or none. Return how many there were."""
-        table = [as_json(row, f"row {i}") for i, row in enumerate(rows)]
+        table = [as_json(row, f"rows[{i}]") for i, row in enumerate(rows)]
         if table:
             self._command("observe", {"rows": table}, key)
         return len(table)
@@ -210,7 +210,10 @@ class Study(StudyCore):
     def set_guards(self, guards: Guards | Mapping[str, Any], *, key: str | None = None) -> None:
         """Put other guards in force from the next suggestion on."""
         given = guards if isinstance(guards, Guards) else Guards.from_json(guards)
-        self._command("guards", given.check(self.problem).to_json(), key)
+        record = self._current()
+        plain = given.check(record.book.problem)
+        plain.admit(record.book.problem, record.known_good or {}, "known_good")
+        self._command("guards", plain.to_json(), key)
 
     def pause(self, reason: str = "", *, key: str | None = None) -> None:
         """Hold the parameters applied last until `resume`; the plant is still answered, nothing new is tried."""
@@ -227,6 +230,7 @@ class Study(StudyCore):
         given, problem = as_json_values(parameters, "parameters") or {}, self.problem
         problem.encode_parameters(given)
         plain = {name: variable.plain(given[name]) for name, variable in problem.parameters.items()}
+        self._current().guards.admit(problem, plain, "parameters")
         self._command("known-good", {"parameters": plain}, key)
 
     def return_to_known_good(self, reason: str = "", *, key: str | None = None) -> None:
@@ -299,7 +303,8 @@ class Study(StudyCore):
 
     def __repr__(self) -> str:
         with self.record() as record:
-            state = f"paused ({record.paused})" if record.paused else "returning" if record.returning else "running"
+            state = f"paused ({record.paused})" if record.paused else "running"
+            state = f"returning to known-good parameters ({record.returning})" if record.returning else state
             return f"<Study {self.name!r}: {record.created['optimizer']}, step {record.book.step}, {state}>"
 
     # Inside

@@ -6,7 +6,7 @@ Where the problem itself has one of the first names, the export's own column get
 
 An import reads the parameter, context and output columns of such a table, or of any table with those names, and learns
 from it as from past operation: models only, no averages, no dual. Since it cannot be undone, a table without a column
-for every name is refused; what was never measured is an empty column.
+for every name is refused; what was never measured is an empty column. What the study knows already is left out.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from pdcbo.optimizers.ledger import PENDING, Step
+from pdcbo.optimizers.past import nest, past_point
 from pdcbo.problem import Choice, Integer, Problem
 from pdcbo.store.replay import Record
 from pdcbo.store.study import Study
@@ -111,14 +112,19 @@ def read(path: str | os.PathLike[str], problem: Problem, say: Say | None = None)
     needed = [*problem.parameters, *problem.context]
     result = []
     for i, row in enumerate(table):
+        where = f"{source.name}, row {i + 1}"
         missing = [name for name in needed if row.get(name) in (None, "")]
         if missing:
-            raise ValueError(f"{source.name}, row {i + 1}: column {missing[0]!r} is empty")
-        flat = {n: _cell(problem, n, row[n], f"{source.name}, row {i + 1}, column {n!r}") for n in needed}
+            raise ValueError(f"{where}: column {missing[0]!r} is empty")
+        flat = {n: _cell(problem, n, row[n], f"{where}, column {n!r}") for n in needed}
         for name in problem.outputs:
             if row.get(name) not in (None, ""):
-                flat[name] = _number(row[name], f"{source.name}, row {i + 1}, column {name!r}")
+                flat[name] = _number(row[name], f"{where}, column {name!r}")
         if any(name in flat for name in problem.outputs):
+            try:
+                past_point(problem, nest(problem, flat))
+            except ValueError as error:
+                raise ValueError(f"{where}: {error}") from None
             result.append(flat)
     if say is not None:
         unmeasured = [name for name in problem.outputs if not any(name in flat for flat in result)]
@@ -130,9 +136,29 @@ def read(path: str | os.PathLike[str], problem: Problem, say: Say | None = None)
     return result
 
 
-def load(study: Study, path: str | os.PathLike[str], *, key: str | None = None, say: Say | None = None) -> int:
-    """Learn from a `.csv` or `.parquet` table of past operation, see `read`; return the number of rows learned from."""
-    return study.observe_table(read(path, study.problem, say), key=key)
+def load(study: Study, path: str | os.PathLike[str], *, say: Say | None = None) -> int:
+    """Learn from a `.csv` or `.parquet` table of past operation, see `read`; return the number of rows learned from.
+
+    Rows that the study has learned from before, as past operation or as its own results, are left out, so that a table
+    that has grown since may be read again.
+    """
+    problem, table = study.problem, read(path, study.problem, say)
+    with study.record() as record:
+        own = rows(record)
+    past = [row for event in study.events() if event.kind == "observe" for row in event.payload["rows"]]
+    known = {_identity(problem, row) for row in (*own, *past)}
+    fresh = [row for row in table if _identity(problem, row) not in known]
+    if say is not None and len(fresh) < len(table):
+        say(f"{Path(path).name}: {len(table) - len(fresh)} rows were known already and left out")
+    return study.observe_table(fresh)
+
+
+def _identity(problem: Problem, row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the values of a row, flat or nested by group, None for what is not there."""
+    if isinstance(row.get("parameters"), Mapping):
+        outputs = {"objective": row.get("objective"), **(row.get("constraints") or {})}
+        row = {**row["parameters"], **(row.get("context") or {}), **outputs}
+    return tuple(row.get(name) for name in _names(problem))
 
 
 def _kind(path: Path) -> str:
