@@ -253,3 +253,18 @@ def test_the_normal_distribution_function_is_scipys():
     x = np.linspace(-30.0, 10.0, 400).reshape(20, 20)
     np.testing.assert_allclose(cdf(x), ndtr(x), rtol=1e-12)
     assert float(cdf(np.float64(0.0))) == 0.5
+
+
+def test_a_step_without_measurement_does_not_drown_the_others() -> None:
+    """Few rows are learned almost without noise, while the certificate takes for noise all that makes them differ."""
+    tuner = PDCBO(Problem({"x": (0.0, 1.0)}, {"z": (0.0, 1.0)}, {"g": 40.0}), horizon=50)
+    rng = np.random.default_rng(0)
+    for t in range(24):
+        x, z = rng.random(2).tolist()
+        g = 10.0 + 4.0 * math.sin(9.0 * x) + 3.0 * math.sin(40.0 * z)
+        tuner.tell(tuner.ask({"z": z}), 1.0, {"g": None if t == 12 else g}, applied={"x": x})
+    certificate = tuner.certificate()["g"]
+    assert certificate.average is not None
+    for bound in (certificate.observation, certificate.posterior):
+        assert bound is not None
+        assert certificate.average < bound.value < 22.0

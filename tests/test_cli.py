@@ -31,6 +31,12 @@ def test_help_names_every_command() -> None:
         assert command in text
 
 
+@pytest.mark.parametrize("command", ["run", "compare", "reproduce", "rates", "suite", "bench", "serve", "token",
+                                     "report", "export", "import"])  # fmt: skip
+def test_help_of_every_command_is_no_error(command: str) -> None:
+    assert f"pdcbo {command}" in invoke(command, "--help").replace("root", "pdcbo")
+
+
 def test_run_leaves_a_figure_and_words_of_an_operator(tmp_path: Path) -> None:
     text = invoke("run", "williams-otto", "--steps", "8", "--option", "pdcbo.candidates=12", "--out", str(tmp_path))
     assert "true average of x_a" in text

@@ -157,3 +157,9 @@ def test_refits_are_amortised(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(sizes) <= 24
     assert all(b >= a + max(1, a // 3) for a, b in itertools.pairwise(sizes))
     assert max(sizes) > 250
+
+
+@pytest.mark.parametrize("value", [4.0, 4.98, 4.999, 5.0])
+def test_one_value_next_to_its_limit_is_no_scale(value: float) -> None:
+    kernel = Kernel((Factor("squared-exponential", (0,), (1.0,)),))
+    assert initial(kernel, Priors(), np.array([value]), 5.0).scale > 0.5

@@ -170,3 +170,31 @@ def test_a_surprise_makes_a_model_learn_again_at_once() -> None:
     models.add(np.array([0.5]), np.array([5.0, 50.0]))
     assert models.hyper[0] != learned
     assert models.next_fit[1] == -1, "given hyper-parameters stay"
+
+
+def test_compressed_models_are_to_the_bit_what_their_state_makes() -> None:
+    problem = Problem({"x": (0.0, 1.0)}, {}, {"g": 1.0})
+    models = Models(problem)
+    models.compress = True
+    rng = np.random.default_rng(0)
+    A, compressed = np.linspace(0.0, 1.0, 11)[:, None], 0
+    for x in rng.random((60, 1)):
+        models.add(x, np.array([x[0], math.exp(4.5 * x[0] - 1.0 + 0.3 * rng.normal())]))
+        again = Models(problem)
+        again.restore(json.loads(json.dumps(models.state())))
+        np.testing.assert_array_equal(models.predict(A), again.predict(A))
+        compressed += models.hyper[1].compression is not None
+    assert compressed > 10
+
+
+def test_a_corrected_value_leaves_no_trace() -> None:
+    X, Y = data(24)
+    models, wrong = learned(X, Y), Y.copy()
+    wrong[21, 0] = 1e6
+    corrected = learned(X, wrong)
+    assert abs(corrected.predict(X)[0][0] - models.predict(X)[0][0]).max() > 10.0
+    corrected.replace(21, Y[21])
+    np.testing.assert_allclose(corrected.predict(X)[0][0], Y[:, 0], rtol=1e-3)
+    due = list(corrected.next_fit)
+    corrected.replace(3, Y[3])
+    assert corrected.next_fit == due, "what stays as it was is not learned again"

@@ -414,3 +414,97 @@ def test_the_default_does_not_depend_on_units(factor: float) -> None:
         return chosen
 
     np.testing.assert_allclose(choices(factor), choices(1.0), atol=0.02)
+
+
+def line(x: float) -> tuple[float, dict[str, float]]:
+    """A cost and a limited quantity that are linear in each other: every price but one leads to a corner."""
+    return -x, {"g": x}
+
+
+def test_credit_is_spent_where_cost_and_constraint_are_linear_in_each_other() -> None:
+    tuner = PDCBO(Problem({"x": (0.0, 1.0)}, {}, {"g": 0.5}), horizon=100)
+    for _ in range(100):
+        s = tuner.ask()
+        tuner.tell(s, *line(float(s.parameters["x"])))
+    assert -5.0 < tuner.balance[0] <= 0.0
+
+
+@pytest.mark.parametrize("level", [0.3, 3e-7, 3e7])
+def test_a_constraint_that_never_changes_leaves_the_cost_to_decide(level: float) -> None:
+    tuner = PDCBO(Problem({"x": (0.0, 1.0)}, {}, {"g": 0.8 * level}), horizon=40)
+    total = 0.0
+    for _ in range(40):
+        s = tuner.ask()
+        cost = (float(s.parameters["x"]) - 0.2) ** 2
+        tuner.tell(s, cost, {"g": level})
+        total += cost
+    assert total < 2.0
+
+
+def test_past_operation_reaches_the_price() -> None:
+    tuner = PDCBO(Problem({"x": (0.0, 1.0)}, {}, {"g": 0.5}), horizon=50)
+    rows = [{"x": float(x), "objective": line(x)[0], **line(x)[1]} for x in np.linspace(0.0, 1.0, 40)]
+    tuner.observe_table(rows)
+    assert tuner.price()[0] > 0.0
+    assert tuner.ask().parameters["x"] < 0.9
+
+
+def test_a_correction_counts_only_where_it_corrects() -> None:
+    tuner = PDCBO(Problem({"x": (0.0, 1.0)}, {}, {"a": 0.5, "b": 0.5}), horizon=40)
+    first = tuner.ask()
+    tuner.tell(first, 0.1, {"a": None, "b": 0.9}, applied={"x": 0.9})
+    for x in np.linspace(0.0, 1.0, 12):
+        tuner.tell(tuner.ask(), float(x), {"a": 3.0 * x, "b": float(x)}, applied={"x": float(x)})
+    before = tuner.balance.copy()
+    tuner.correct(first, objective=0.2)
+    np.testing.assert_array_equal(tuner.balance, before)
+    tuner.correct(first, constraints={"b": 0.8})
+    np.testing.assert_allclose(tuner.balance - before, [0.0, -0.1])
+
+
+def test_every_option_enters_the_plan() -> None:
+    problem = Problem({"x": (0.0, 1.0), "k": Choice([f"k{i}" for i in range(22)])}, {}, {"g": 0.0})
+    tuner = PDCBO(problem, horizon=10)
+    tuner.tell(tuner.ask(), 0.0, {"g": 0.0})
+    thetas = tuner.setting._thetas()  # type: ignore[attr-defined]
+    assert len(np.unique(thetas[:, 1])) == 22
+
+
+def test_norm_bounds_never_cross() -> None:
+    problem = Problem({"x": (0.0, 1.0)}, {"z": (0.0, 1.0)}, {"g": 40.0})
+    for models in (None, Model(length_scales=0.3, variance=1.0, noise_var=1e-4)):
+        tuner = PDCBO(problem, horizon=40, models=models, norm_bounds=0.5)
+        rng = np.random.default_rng(0)
+        for _ in range(15):
+            s = tuner.ask({"z": float(rng.random())})
+            assert all(lower <= upper for lower, upper in s.bounds.values())
+            tuner.tell(s, 3.0, {"g": 30.0 * s.context["z"] + 0.3 * s.parameters["x"]})  # type: ignore[operator]
+
+
+def test_a_step_is_adopted_once() -> None:
+    tuner = PDCBO(TWO, horizon=3)
+    first, second = tuner.propose(), tuner.propose()
+    tuner.adopt(first)
+    with pytest.raises(ValueError, match="suggestion 1 is in the book already"):
+        tuner.adopt(second)
+
+
+def test_the_summary_tells_limits_parameters_and_steps_apart() -> None:
+    problem = Problem({"u": (0.0, 10.0)}, {}, {"e": Constraint(upper=5.0, noise=0.1, worst=9.0)})
+    tuner = PDCBO(problem, horizon=10)
+    tuner.tell(tuner.ask(), 1.0, {"e": 4.97}, applied={"u": 9.0})
+    assert "must be at most 5: holds" in tuner.summary()
+    assert "latest parameters: u = 9" in tuner.summary()
+    facts = tuner.summary().data["constraints"]["e"]
+    assert (facts["holds"], facts["proven"]) == (True, False)
+    for _ in range(8):
+        tuner.tell(tuner.ask(), 1.0, {"e": 4.0}, applied={"u": 9.0})
+    tuner.set_limits({"e": Constraint(upper=3.0)})
+    assert tuner.problem.constraints["e"] == Constraint(upper=3.0, noise=0.1, worst=9.0), "what was stated stays"
+    for _ in range(2):
+        tuner.tell(tuner.ask(), 1.0, {"e": 4.0})
+    text = tuner.summary()
+    assert "step 11, past the 10 planned" in text
+    assert "must be at most 4.63636 (its limits so far on average; from now on 3): holds" in text
+    assert text.data["constraints"]["e"]["holds"] is True
+    assert "limit <= 4.63636 (now 3)" in repr(tuner)

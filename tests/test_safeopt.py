@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -128,3 +131,19 @@ def test_works_without_a_grid_on_a_spread_out_set() -> None:
 def test_refuses_a_malformed_seed(safe: list[object]) -> None:
     with pytest.raises(ValueError, match=r"safe\[0\]"):
         SafeOpt(PROBLEM, safe=safe)  # type: ignore[arg-type]
+
+
+def test_orders_of_an_operator_are_no_unsafe_steps(tmp_path: Path) -> None:
+    study = pdcbo.Study.open(tmp_path / "plant.db", "plant", PROBLEM, optimizer="safeopt", horizon=9)
+    study.tell(study.ask({"z": 0.5}), 1.0, {"g": -0.5})
+    study.pause("lunch")
+    study.tell(study.ask({"z": 0.5}), 1.0, {"g": -0.5})
+    assert "step 2 of 9" in study.summary()
+    assert "the safe set was empty in 1 steps" in study.summary(), "in the first, which was its own"
+
+
+def test_safe_points_may_be_numpy_numbers_and_the_state_is_json() -> None:
+    tuner = SafeOpt(PROBLEM, safe=[{"parameters": {"x": np.float64(0.5)}, "context": {"z": np.int64(1)}}])
+    assert SafeOpt.restore(json.loads(json.dumps(tuner.state()))).seeds[0][0] == tuner.seeds[0][0]
+    with pytest.raises(TypeError, match=r"safe\[0\].parameters must be a mapping"):
+        SafeOpt(PROBLEM, safe=[{"parameters": 3}])

@@ -250,3 +250,15 @@ def test_preparing_changes_nothing_but_the_time_of_learning(tmp_path: Path) -> N
         bare.tell(s.id, *answer(s.parameters, s.context, t))
     study.close()
     assert study.state() == bare.state()
+
+
+def test_known_good_parameters_and_bounds_must_agree(tmp_path: Path) -> None:
+    study = Study.open(tmp_path / "plant.db", "plant", PROBLEM, optimizer="random")
+    study.set_guards(Guards(bounds={"a": (0.3, 0.6)}))
+    with pytest.raises(ValueError, match=r"parameters\['a'\] must lie in its bounds \(0.3, 0.6\), got 0.2"):
+        study.set_known_good({"a": 0.2, "b": 1.0})
+    study.set_known_good({"a": 0.4, "b": 1.0})
+    with pytest.raises(ValueError, match=r"known_good\['a'\] must lie in its bounds \(0.5, 0.6\), got 0.4"):
+        study.set_guards({"bounds": {"a": [0.5, 0.6]}})
+    with pytest.raises(ValueError, match=r"must be \(lo, hi\) within \[0.0, 1.0\], got \[0.6, 0.5\]"):
+        study.set_guards({"bounds": {"a": [0.6, 0.5]}})

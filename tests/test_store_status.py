@@ -104,3 +104,29 @@ def test_the_certified_band_is_the_certificate(tmp_path: Path) -> None:
         regret = History.of(PROBLEM, record.book.ledger, 30, 0.05, record.notes).regret()
     assert regret is not None
     np.testing.assert_allclose(regret, np.cumsum(costs))
+
+
+@pytest.mark.parametrize("worst", [None, 2.0])
+def test_nothing_is_certified_of_steps_that_nobody_measured(tmp_path: Path, worst: float | None) -> None:
+    problem = pdcbo.Problem({"u": (0.0, 1.0)}, {}, {"g": pdcbo.Constraint(upper=0.5, noise=0.1, worst=worst)})
+    study = Study.open(tmp_path / "plant.db", "plant", problem, optimizer="random", horizon=30)
+    for t in range(15):
+        study.tell(study.ask(), 1.0, {"g": None if t % 3 else 0.2})
+    facts, certificate = status(study)["constraints"]["g"], study.certificate()["g"]
+    assert (facts["measured"], facts["steps"]) == (5, 15)
+    if worst is None:
+        assert facts["certified"] is None
+        assert certificate.observation is None
+    else:
+        assert certificate.observation is not None
+        assert facts["certified"] == pytest.approx(certificate.observation.value, rel=1e-12)
+    assert "g was not measured in 10 of the last 15 steps." in words(study, "note")
+
+
+def test_the_reason_of_a_return_stays_in_sight(tmp_path: Path) -> None:
+    study = Study.open(tmp_path / "plant.db", "plant", PROBLEM, optimizer="random")
+    study.set_known_good({"a": 0.2, "b": 1.0})
+    study.return_to_known_good("smoke in the hall")
+    again = Study.open(tmp_path / "plant.db", "plant")
+    assert (status(again)["mode"], status(again)["reason"]) == ("known-good", "smoke in the hall")
+    assert "known-good parameters (smoke in the hall) until you resume" in words(again, "warning")
