@@ -18,6 +18,16 @@ def test_python_blocks_run_in_order(capsys):
     assert "x_a" in capsys.readouterr().out
 
 
+def test_the_guide_runs_and_its_summary_says_what_it_explains(capsys):
+    namespace: dict[str, object] = {}
+    guide = (ROOT / "docs" / "guide.md").read_text()
+    for block in re.findall(r"```python\n(.*?)```", guide, re.S):
+        exec(compile(block, "guide.md", "exec"), namespace)
+    text = capsys.readouterr().out
+    for words in re.findall(r"^- \*\*(.*?)(?: \.\.\.|\*\*)", guide, re.M):
+        assert words.rstrip(".") in text or words.startswith(("debt", "note")), words
+
+
 def test_every_command_is_a_command():
     from pdcbo.cli import app
 

@@ -159,6 +159,8 @@ class Models:
     def mean_table(self, theta: Array, Z: Array) -> Array:
         """Return the posterior means, shape (q, k, m), of parameters theta (m, n_theta) in contexts Z (k, n_z).
 
+        Of compressed values they are the means turned back, which are the medians of the quantity.
+
         The kernel is a product of a factor of theta and one of z, so that all k m means are one matrix product.
         """
         n_theta = self.problem.n_theta

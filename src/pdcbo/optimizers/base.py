@@ -19,7 +19,8 @@ What feedback does, in every optimizer:
   the averages, not the certificate.
 - `correct` replaces measured values, or supplies late ones; models, averages and certificates are as if they had been
   told from the start, and a dual that moved by another value is moved by the difference.
-- `observe` takes data nobody asked for: they enter the models, not the averages and not the dual.
+- `observe` takes data nobody asked for: they enter the models, not the averages and not the dual. A price that is
+  planned from the models is planned again.
 - `set_limits` changes limits for suggestions asked from now on.
 
 A call that is refused leaves everything as it was.

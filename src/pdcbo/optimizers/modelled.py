@@ -36,8 +36,8 @@ class ModelBased(Optimizer):
         models: one `Model` for all outputs, or output -> `Model`; by default hyper-parameters are learned.
         candidates: points a real parameter in the grid search, 0 for the gradient search, None to choose by dimension.
         beta_sqrt: beta^(1/2), the width of the confidence bounds in standard deviations.
-        norm_bounds: C, the RKHS norm bound in plant units of every output, or output -> bound; it truncates the bounds
-            and makes the posterior's certificate a guarantee.
+        norm_bounds: C, the RKHS norm bound in plant units of every output, or output -> bound; where the model is
+            given, it truncates the bounds and makes the posterior's certificate a guarantee.
     """
 
     default_beta_sqrt = 2.0

@@ -51,7 +51,7 @@ class PDCBO(ModelBased):
         initial_queue: lambda_1, in plant units; the default starts from the models and has no use for it.
         signal: what the queue moves by: "lower" (the paper), "mean" or "observed".
         doubling: with horizon None, restart with doubled horizons from this one on (the paper's remark): the queue and
-            the constants start anew, the data are kept.
+            the constants start anew, the data are kept; the default's price goes on, which does without the queue.
         slater_margin: xi of Assumption 5, in plant units.
         models: see `ModelBased`.
         candidates: see `ModelBased`.
