@@ -97,7 +97,7 @@ def test_orders_by_keyboard_and_alarms_in_words(page: Page, service: str) -> Non
         expect(page.locator("#said")).to_contain_text("no known-good parameters are set")
         remote.set_known_good({"a": 0.5, "b": 0.5})
         page.locator("[data-order=return]").press("Enter")
-        expect(page.locator(".alarms")).to_contain_text("known-good parameters until you resume", timeout=10_000)
+        expect(page.locator(".alarms")).to_contain_text("known-good parameters (maintenance) until", timeout=10_000)
         page.locator("[data-order=resume]").press("Space")
         expect(page.locator(".alarms")).not_to_contain_text("until you resume", timeout=10_000)
         kinds = [e["kind"] for e in remote.events()][-4:]

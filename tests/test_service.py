@@ -467,3 +467,13 @@ def test_a_study_is_not_defined_behind_its_fields(service: str) -> None:
     pdcbo.connect(service, "plant", PROBLEM, horizon=300).close()
     with pytest.raises(TypeError, match=r"\['horizon', 'nonsense'\] are for the creation"):
         pdcbo.connect(service, "plant", horizon=7, nonsense=3)
+
+
+def test_refusals_say_what_they_got_and_what_is_missing(service: str) -> None:
+    unlabelled = httpx.post(f"{service}{API}", content='{"name": "x"}')
+    assert unlabelled.status_code == 422
+    assert "Content-Type: application/json" in unlabelled.json()["error"]
+    named = httpx.post(f"{service}{API}", json={"name": "r 2!", "problem": {"parameters": {"u": [0, 1]}}})
+    assert "got 'r 2!'" in named.json()["error"]
+    with pytest.raises(ValueError, match=r"url must begin with http:// or https://.*, got '127.0.0.1:1'"):
+        pdcbo.connect("127.0.0.1:1", "x")
