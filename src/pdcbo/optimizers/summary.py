@@ -120,9 +120,8 @@ def _constraint_sentences(label: str, c: dict[str, Any]) -> list[str]:
         limit += f" (its limits so far on average; from now on {c['limit_now']:.6g})"
     if c["average"] is None:
         return [f"  {label}: not measured yet; its average must be {limit}"]
-    lines = [
-        f"  {label}: average {c['average']:.6g}, must be {limit}: {'holds' if c['holds'] else 'is exceeded so far'}"
-    ]
+    verdict = "holds" if c["holds"] else "is exceeded so far"
+    lines = [f"  {label}: average {c['average']:.6g}, must be {limit}: {verdict}"]
     if c["measured"] < c["steps"]:
         lines.append(f"    measured in {c['measured']} of {c['steps']} steps, of which the average is")
     percent = 100.0 * (1.0 - c["delta"])

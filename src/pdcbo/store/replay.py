@@ -167,6 +167,8 @@ class Record:
         record.book.ledger = Ledger.restore(tuner["ledger"])
         record.guards = Guards.from_json(state["guards"]).check(record.book.problem)
         record.paused, record.returning = state["paused"], state["returning"] or None
+        if state["returning"] is True:  # a checkpoint from before the reason was kept
+            record.returning = NO_REASON
         record.known_good, record.last, record.warm = state["known_good"], state["last"], state["warm"]
         record.last_id = state["last_id"]
         record.notes = {int(k): v for k, v in state["notes"]}
