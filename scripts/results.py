@@ -14,10 +14,10 @@ nothing is set by hand unless the label says so. `pdcbo` is the default. On `gp-
 the kernel the plants were drawn from, which shows what learning it costs.
 
 "Cost against violations" shows what keeping the limit costs and what else could be gained: told a wider limit or none,
-the regret is hardly lower and half of the runs violate; neither the true kernel nor looking less or further ahead makes
-a difference beyond the spread; and most of what lies above the time-average optimum arises in the first fifth of the
-run. It is the price of learning two unknown functions while running, whose length scale is a twentieth of the range in
-both directions.
+the regret is hardly lower and half of the runs violate; knowing the true kernel helps little, and looking less or
+further ahead makes it worse; and most of what lies above the time-average optimum arises in the first fifth of the run.
+It is the price of learning two unknown functions while running, whose length scale is a twentieth of the range in both
+directions.
 
 In the suite a cost is normalised by plant, and a run violates if a true average ends above its limit by any amount.
 The reserve (decisions.md) was made after a look at runs of datacentre-cooling and room-heating that ended above their
