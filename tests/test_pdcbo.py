@@ -449,6 +449,29 @@ def test_past_operation_reaches_the_price() -> None:
     assert tuner.ask().parameters["x"] < 0.9
 
 
+def test_the_price_is_planned_again_after_a_correction() -> None:
+    right, wrong = (PDCBO(Problem({"x": (0.0, 1.0)}, {}, {"g": 0.5}), horizon=60) for _ in range(2))
+    for x in np.linspace(0.0, 1.0, 30):
+        cost, values = line(float(x))
+        right.tell(right.ask(), cost, values, applied={"x": float(x)})
+        late = wrong.ask()
+        wrong.tell(late, cost, {"g": 500.0} if x == 1.0 else values, applied={"x": float(x)})
+    wrong.correct(late, constraints={"g": 1.0})
+    assert wrong.balance == pytest.approx(right.balance)
+    assert wrong.price() == pytest.approx(right.price(), rel=0.2)
+    assert wrong.ask().parameters["x"] == pytest.approx(right.ask().parameters["x"], abs=0.1)
+
+
+def test_past_operation_row_by_row_is_planned_from_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    tuner = PDCBO(Problem({"x": (0.0, 1.0)}, {}, {"g": 0.5}), horizon=60)
+    solved: list[int] = []
+    monkeypatch.setattr(tuner.setting, "_solve", lambda: solved.append(tuner.models.n))
+    for x in np.linspace(0.0, 1.0, 100):
+        tuner.observe({"x": float(x)}, objective=line(x)[0], constraints=line(x)[1])
+    assert solved[:4] == [3, 4, 5, 6]
+    assert len(solved) < 20
+
+
 def test_a_correction_counts_only_where_it_corrects() -> None:
     tuner = PDCBO(Problem({"x": (0.0, 1.0)}, {}, {"a": 0.5, "b": 0.5}), horizon=40)
     first = tuner.ask()
@@ -499,7 +522,7 @@ def test_the_summary_tells_limits_parameters_and_steps_apart() -> None:
     assert (facts["holds"], facts["proven"]) == (True, False)
     for _ in range(8):
         tuner.tell(tuner.ask(), 1.0, {"e": 4.0}, applied={"u": 9.0})
-    tuner.set_limits({"e": Constraint(upper=3.0)})
+    tuner.set_limits({"e": 3.0})
     assert tuner.problem.constraints["e"] == Constraint(upper=3.0, noise=0.1, worst=9.0), "what was stated stays"
     for _ in range(2):
         tuner.tell(tuner.ask(), 1.0, {"e": 4.0})

@@ -190,7 +190,7 @@ def test_the_state_is_plain_json_with_the_problem() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"version": 99}, "state has version 99; this release reads 2"),
+        ({"version": 99}, "state has version 99; this release reads 3"),
         ({"optimizer": "random"}, "state is of optimizer 'random'; PDCBO is 'pdcbo'"),
         ({"ledger": None}, "it lacks"),
     ],

@@ -146,3 +146,18 @@ def test_names_that_differ_in_case_go_to_csv_and_not_to_parquet(tmp_path: Path) 
             export(study, tmp_path / "t.parquet")
         export(study, tmp_path / "t.csv")
     assert read(tmp_path / "t.csv", problem) == [{**s.parameters, "objective": 1.5}]
+
+
+def test_an_import_counts_equal_rows_and_knows_what_was_corrected(tmp_path: Path) -> None:
+    problem = pdcbo.Problem({"u": (0.0, 1.0), "k": pdcbo.Choice([1, True])}, {}, {"g": 1.0})
+    study = Study.open(tmp_path / "a.db", "a", problem, optimizer="random")
+    file, row = tmp_path / "t.csv", "0.5,1,2.0,0.5\n"
+    file.write_text("u,k,objective,g\n" + 2 * row)
+    assert load(study, file) == 2
+    file.write_text("u,k,objective,g\n" + 3 * row)
+    assert load(study, file) == 1
+    suggestion = study.ask()
+    study.tell(suggestion, 1.0, {"g": 500.0})
+    export(study, file)
+    study.correct(suggestion, constraints={"g": 0.5})
+    assert load(study, file) == 0, "the value that was corrected since"

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -277,7 +277,7 @@ class Problem:
     def with_limits(self, changes: Values) -> Problem:
         """Return the problem with other limits; `name: number` moves the one limit of a one-sided constraint.
 
-        The noise and the worst value stated before stay, unless a `Constraint` states others.
+        What was stated of it, noise and worst value, stays then; a `Constraint` takes the place of all of it.
         """
         constraints = dict(self.constraints)
         for name, spec in _mapping(changes, "limits").items():
@@ -287,17 +287,16 @@ class Problem:
             if isinstance(spec, Constraint):
                 if (spec.upper is None) != (old.upper is None) or (spec.lower is None) != (old.lower is None):
                     raise ValueError(f"limits[{name!r}] must limit the same sides as before, got {spec!r}")
-                new = spec
-            elif old.upper is not None and old.lower is not None:
-                raise ValueError(f"limits[{name!r}] has two sides; give a Constraint with both, got {spec!r}")
+                constraints[name] = spec
             else:
                 bound = as_quantity(spec, f"limits[{name!r}]")
-                new = Constraint(upper=bound) if old.upper is not None else Constraint(lower=bound)
-            stated = {key: getattr(old, key) for key in ("noise", "worst") if getattr(new, key) is None}
-            try:
-                constraints[name] = replace(new, **stated)
-            except ValueError as error:
-                raise ValueError(f"limits[{name!r}]: {error}; give a Constraint with another worst value") from None
+                if old.upper is not None and old.lower is not None:
+                    raise ValueError(f"limits[{name!r}] has two sides; give a Constraint with both, got {spec!r}")
+                side = "upper" if old.upper is not None else "lower"
+                try:
+                    constraints[name] = Constraint(**{side: bound}, noise=old.noise, worst=old.worst)
+                except ValueError as error:
+                    raise ValueError(f"limits[{name!r}]: {error}; give a Constraint with another worst value") from None
         return Problem(self.parameters, self.context, constraints)
 
     def to_json(self) -> dict[str, Any]:

@@ -80,6 +80,7 @@ class AdaptiveSetting(Setting):
         self.margin, self.payback = np.zeros(self.limits), np.zeros(self.limits)
         self.unreachable: list[int] = []
         self.next_solve = 3
+        self.next_rows = 3
 
     @property
     def spread(self) -> Array:
@@ -149,6 +150,11 @@ class AdaptiveSetting(Setting):
         """Solve for phi again at once."""
         self._plan()
 
+    def look_back(self) -> None:
+        """Solve for phi again if the data have grown by a third since it was solved last."""
+        if self.optimizer.models.n >= self.next_rows:
+            self._plan()
+
     def notes(self) -> list[str]:
         """Say which limits look out of reach."""
         labels = [limit.label for limit in self.optimizer.problem.limits]
@@ -166,6 +172,7 @@ class AdaptiveSetting(Setting):
             "payback": self.payback.tolist(),
             "unreachable": list(self.unreachable),
             "next_solve": self.next_solve,
+            "next_rows": self.next_rows,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -174,7 +181,7 @@ class AdaptiveSetting(Setting):
         self.solved_spread = None if state["spread"] is None else np.array(state["spread"], dtype=float)
         self.margin, self.payback = (np.array(state[name], dtype=float) for name in ("margin", "payback"))
         self.unreachable = [int(i) for i in state["unreachable"]]
-        self.next_solve = int(state["next_solve"])
+        self.next_solve, self.next_rows = int(state["next_solve"]), int(state["next_rows"])
 
     def _steps_left(self) -> int:
         optimizer = self.optimizer
@@ -198,10 +205,11 @@ class AdaptiveSetting(Setting):
 
     def _plan(self) -> None:
         """Solve for phi, if there is enough to solve it with, and say when it is due again."""
-        step = self.optimizer.step
-        if self.limits and self.optimizer.models.n >= 3:
+        step, rows = self.optimizer.step, self.optimizer.models.n
+        if self.limits and rows >= 3:
             self._solve()
             self.next_solve = step + max(1, min(step, self._steps_left()) // 20)
+            self.next_rows = rows + max(1, rows // 3)
 
     def _solve(self) -> None:
         """Maximise the dual function of the time-average problem that the models see, over phi >= 0."""
@@ -212,7 +220,9 @@ class AdaptiveSetting(Setting):
         table = optimizer.models.mean_table(self._thetas(), recent)
         f = table[0]
         g = np.stack([limit.sign * (table[limit.output] - limit.bound) for limit in problem.limits], axis=-1)
-        self.solved_spread = np.array([_spread(f), *(_spread(g[..., i]) for i in range(self.limits))])
+        sizes = np.abs(table).max(axis=(1, 2))
+        spreads = [_spread(g[..., i], sizes[limit.output]) for i, limit in enumerate(problem.limits)]
+        self.solved_spread = np.array([_spread(f, sizes[0]), *spreads])
         self.payback = self._payback(g)
         g = g - self._budget(g, f)
         largest = self._largest_price()
@@ -290,10 +300,10 @@ class AdaptiveSetting(Setting):
         return np.vstack([optimizer.candidates[::stride], tried])
 
 
-def _spread(values: Array) -> float:
-    """Return the standard deviation within a context, averaged over contexts; never zero."""
-    spread, largest = float(np.mean(np.std(values, axis=1))), float(np.abs(values).max())
-    return spread if spread > ROUNDING * largest else largest or 1.0
+def _spread(values: Array, size: float) -> float:
+    """Return the standard deviation within a context, averaged over contexts; the quantity's size where it is none."""
+    spread = float(np.mean(np.std(values, axis=1)))
+    return spread if spread > ROUNDING * size else float(size) or 1.0
 
 
 def _best_price(f: Array, g: Array, largest: float) -> float:

@@ -52,7 +52,7 @@ from pdcbo.optimizers.summary import Summary, brief, describe
 from pdcbo.problem import Array, Problem, Values, as_number, as_whole
 from pdcbo.search import Draw
 
-STATE_VERSION = 2
+STATE_VERSION = 3
 STATE_KEYS = ("optimizer", "problem", "horizon", "seed", "delta", "settings", "ledger", "extra")
 
 UNCHANGED: Any = type("Unchanged", (), {"__repr__": lambda self: "unchanged"})()
@@ -109,6 +109,9 @@ class Optimizer(Assurance, ABC):
 
     def _look_back(self) -> None:
         """Take account of past operation, after the models learned from it."""
+
+    def _reconsider(self) -> None:
+        """Take account of a correction, after the models learned from it."""
 
     def _recount(self, step: Step, y: Array) -> None:
         """Take account of a correction of a step that counts, before it is entered."""
@@ -252,6 +255,7 @@ class Optimizer(Assurance, ABC):
             step.first_y = step.y
         step.y, step.status = y.tolist(), TOLD
         self.ledger.events += 1
+        self._reconsider()
 
     def observe(
         self,
@@ -285,7 +289,12 @@ class Optimizer(Assurance, ABC):
         return len(points)
 
     def set_limits(self, limits: Values) -> None:
-        """Change limits for suggestions asked from now on; `name: number`, or a `Constraint` for both sides."""
+        """Change limits for suggestions asked from now on.
+
+        Args:
+            limits: `name: number`, or a `Constraint` for both sides or another noise or worst value, which takes the
+                place of all that was stated before.
+        """
         self.problem = self.problem.with_limits(limits)
         self.ledger.events += 1
 

@@ -72,6 +72,7 @@ class ModelBased(Optimizer):
             raise ValueError(f"candidates = {candidates!r} makes a grid that is too large; use 0 for gradient search")
         self.models = Models(problem, self._given_models, candidates=self.candidates)
         self.norm_bounds = self._norms(norm_bounds)
+        self._cautious: dict[int, tuple[Posterior, Posterior]] = {}
 
     def set_limits(self, limits: Values) -> None:
         """Change limits for suggestions asked from now on; `name: number`, or a `Constraint` for both sides."""
@@ -187,9 +188,13 @@ class ModelBased(Optimizer):
         """
         posterior, column = self.models.posterior(output)
         noise_var = (noise_std / self.models.hyper[output].scale) ** 2
-        if noise_var <= posterior.noise_var:
+        if noise_var <= (1.0 + 1e-9) * posterior.noise_var:  # but for rounding
             return posterior, column
-        return Posterior.build(posterior.kernel, noise_var, posterior.X, posterior.Y[:, [column]]), 0
+        known = self._cautious.get(output)
+        if known is None or known[0] is not posterior or (known[1].n, known[1].noise_var) != (posterior.n, noise_var):
+            built = Posterior.build(posterior.kernel, noise_var, posterior.X, posterior.Y[:, [column]])
+            known = self._cautious[output] = (posterior, built)
+        return known[1], 0
 
     def _lemma_beta(self, output: int, delta: float, noise_std: float, cautious: Posterior) -> tuple[float, str, bool]:
         """Return Lemma 1's beta^(1/2) in standardised units with its assumption."""

@@ -134,6 +134,9 @@ class PDCBO(ModelBased):
         self.setting.advance()
 
     def _look_back(self) -> None:
+        self.setting.look_back()
+
+    def _reconsider(self) -> None:
         self.setting.replan()
 
     def _recount(self, step: Step, y: Array) -> None:

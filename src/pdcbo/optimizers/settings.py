@@ -93,7 +93,10 @@ class Setting:
         """Take account of a step that was settled."""
 
     def replan(self) -> None:
-        """Take account of limits that were changed, or of past operation that the models learned from."""
+        """Take account of limits or measurements that were changed."""
+
+    def look_back(self) -> None:
+        """Take account of past operation that the models learned from."""
 
     def state(self) -> dict[str, Any]:
         """Return what was learned beside the models, as JSON data."""

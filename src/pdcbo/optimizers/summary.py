@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pdcbo.optimizers.ledger import Step, measured
-from pdcbo.problem import Scalar
+from pdcbo.optimizers.ledger import Step, limit_mean, measured
+from pdcbo.problem import Limit, Scalar
 
 if TYPE_CHECKING:
     from pdcbo.optimizers.base import Optimizer
@@ -32,30 +32,41 @@ def describe(optimizer: Optimizer) -> Summary:
 
 def brief(optimizer: Optimizer) -> str:
     """Return one line: the step, each average against its limit with its price, and what is pending."""
-    data = facts(optimizer)
-    parts = [f"step {data['step']}{_plan(data)}"]
-    if data["average_objective"] is not None:
-        parts.append(f"cost average {data['average_objective']:.6g}")
-    for label, c in data["constraints"].items():
-        average = "not measured yet" if c["average"] is None else f"average {c['average']:.6g}"
-        price = f", price {c['price']:.4g} a unit" if "price" in c else ""
-        now = "" if c["limit"] == c["limit_now"] else f" (now {c['limit_now']:.6g})"
-        parts.append(f"{label} {average}, limit {'<=' if c['side'] == 'upper' else '>='} {c['limit']:.6g}{now}{price}")
-    return "; ".join([*parts, f"{len(data['pending'])} pending"])
+    history = optimizer.ledger.history()
+    prices = getattr(optimizer, "price", None)
+    parts = [f"step {optimizer.step}{_plan(optimizer.step, optimizer.horizon)}"]
+    costs = _measured(history, 0)
+    if costs:
+        parts.append(f"cost average {np.mean(costs):.6g}")
+    for i, limit in enumerate(optimizer.problem.limits):
+        values, bound = _measured(history, limit.output), limit_mean(limit, history, i)
+        average = f"average {np.mean(values):.6g}" if values else "not measured yet"
+        now = f" (now {limit.bound:.6g})" if _changed(history, i, limit) else ""
+        price = "" if prices is None else f", price {prices()[i]:.4g} a unit"
+        parts.append(f"{limit.label} {average}, limit {'<=' if limit.sign > 0 else '>='} {bound:.6g}{now}{price}")
+    return "; ".join([*parts, f"{len(optimizer.pending)} pending"])
+
+
+def _measured(history: list[Step], output: int) -> list[float]:
+    return [step.y[output] for step in history if not np.isnan(step.y[output])]
+
+
+def _changed(history: list[Step], index: int, limit: Limit) -> bool:
+    """Tell whether a step was held against another limit than the one in force now."""
+    return any(step.limits[index] != limit.bound for step in history)
 
 
 def facts(optimizer: Optimizer) -> dict[str, Any]:
     """Return the summary as JSON data."""
     history = optimizer.ledger.history()
-    costs = [s.y[0] for s in history if s.y and not np.isnan(s.y[0])]
+    costs = _measured(history, 0)
     prices = getattr(optimizer, "price", None)
     debt = getattr(optimizer, "debt", None)
     constraints = {}
     for i, (label, certificate) in enumerate(optimizer.certificate().items()):
         limit, average = optimizer.problem.limits[i], certificate.average
-        changed = any(step.limits[i] != limit.bound for step in history)
         constraints[label] = certificate.to_json() | {
-            "limit_now": limit.bound if changed else certificate.limit,
+            "limit_now": limit.bound if _changed(history, i, limit) else certificate.limit,
             "holds": None if average is None else limit.sign * (average - certificate.limit) <= 0.0,
             "proven": certificate.holds,
         }
@@ -87,15 +98,14 @@ def _applied(optimizer: Optimizer, step: Step) -> dict[str, Scalar]:
     return optimizer.problem.decode_parameters(np.array(step.x[: optimizer.problem.n_theta]))
 
 
-def _plan(data: dict[str, Any]) -> str:
-    if data["horizon"] is None:
+def _plan(step: int, horizon: int | None) -> str:
+    if horizon is None:
         return " in endless operation"
-    past = data["step"] > data["horizon"]
-    return f", past the {data['horizon']} planned, as in endless operation" if past else f" of {data['horizon']}"
+    return f" of {horizon}" if step <= horizon else f", past the {horizon} planned, as in endless operation"
 
 
 def _sentences(data: dict[str, Any]) -> list[str]:
-    lines = [f"{data['optimizer']}: step {data['step']}{_plan(data)}"]
+    lines = [f"{data['optimizer']}: step {data['step']}{_plan(data['step'], data['horizon'])}"]
     if data["average_objective"] is not None:
         lines.append(f"  cost: average {data['average_objective']:.6g}, latest {data['last_objective']:.6g}")
     if data["unmeasured_steps"]:

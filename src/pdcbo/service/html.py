@@ -117,6 +117,7 @@ def _limit_card(label: str, c: dict[str, Any]) -> str:
         more += f"<br>certified {word} {_short(c['certified'])}"
     if c["measured"] < c["steps"]:
         more += f"<br>measured in {c['measured']} of {c['steps']} steps"
+        more += "" if c["certified"] is not None else ": state a worst value to have the average certified"
     kind = {None: "", True: "fine", False: "alarm"}[c["holds"]]
     return _card(f"Average {escape(label)}", _short(c["average"]), more, kind)
 

@@ -128,9 +128,13 @@ def _alarms(study: Study, record: Record, history: History, facts: dict[str, Any
     unmeasured = sum(all(math.isnan(v) for v in step.y) for step in recent)
     if unmeasured > 5:
         found.append((WARNING, f"{unmeasured} of the last {len(recent)} steps ran without any measurement."))
+    try:
+        record.guards.admit(record.book.problem, record.known_good or {}, "known_good")
+    except ValueError as error:
+        found.append((WARNING, f"The known-good parameters cannot be reached: {error}."))
     for i, output in enumerate(record.book.problem.outputs):
-        missing = sum(math.isnan(step.y[i]) for step in recent) - unmeasured
-        if missing > 0.5 * len(recent) >= 5:
+        missing = sum(math.isnan(step.y[i]) for step in recent)
+        if missing > max(unmeasured, 0.5 * len(recent)) and len(recent) >= 10:
             found.append((NOTE, f"{output} was not measured in {missing} of the last {len(recent)} steps."))
     if latest is not None and latest["guarded"]:
         found.append((NOTE, f"A guard changed suggestion {latest['id']}: {'; '.join(latest['guarded'])}."))

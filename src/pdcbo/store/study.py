@@ -210,10 +210,7 @@ class Study(StudyCore):
     def set_guards(self, guards: Guards | Mapping[str, Any], *, key: str | None = None) -> None:
         """Put other guards in force from the next suggestion on."""
         given = guards if isinstance(guards, Guards) else Guards.from_json(guards)
-        record = self._current()
-        plain = given.check(record.book.problem)
-        plain.admit(record.book.problem, record.known_good or {}, "known_good")
-        self._command("guards", plain.to_json(), key)
+        self._command("guards", given.check(self.problem).to_json(), key)
 
     def pause(self, reason: str = "", *, key: str | None = None) -> None:
         """Hold the parameters applied last until `resume`; the plant is still answered, nothing new is tried."""

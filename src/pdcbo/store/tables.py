@@ -12,8 +12,11 @@ for every name is refused; what was never measured is an empty column. What the 
 from __future__ import annotations
 
 import csv
+import hashlib
+import json
 import math
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -143,22 +146,41 @@ def load(study: Study, path: str | os.PathLike[str], *, say: Say | None = None) 
     that has grown since may be read again.
     """
     problem, table = study.problem, read(path, study.problem, say)
-    with study.record() as record:
-        own = rows(record)
-    past = [row for event in study.events() if event.kind == "observe" for row in event.payload["rows"]]
-    known = {_identity(problem, row) for row in (*own, *past)}
-    fresh = [row for row in table if _identity(problem, row) not in known]
+    known = Counter(_identity(problem, row) for row in _known(study))
+    fresh = []
+    for row in table:
+        identity = _identity(problem, row)
+        if known[identity]:
+            known[identity] -= 1
+        else:
+            fresh.append(row)
     if say is not None and len(fresh) < len(table):
         say(f"{Path(path).name}: {len(table) - len(fresh)} rows were known already and left out")
-    return study.observe_table(fresh)
+    key = hashlib.sha256(json.dumps(fresh, sort_keys=True).encode()).hexdigest()  # two imports at once are one
+    return study.observe_table(fresh, key=f"import-{key}")
+
+
+def _known(study: Study) -> list[dict[str, Any]]:
+    """Return what a study has learned from, flat: its results, also as they were before a correction, and the past."""
+    problem = study.problem
+    with study.record() as record:
+        known = rows(record)
+        for row, step in zip(rows(record), record.book.ledger.steps.values(), strict=True):
+            if step.first_y is not None:
+                values = [None if math.isnan(v) else v for v in step.first_y]
+                known.append({**row, **dict(zip(problem.outputs, values, strict=True))})
+    for event in study.events():
+        for row in event.payload["rows"] if event.kind == "observe" else ():
+            nested = row if isinstance(row.get("parameters"), Mapping) else nest(problem, row)
+            outputs = {"objective": nested.get("objective"), **(nested.get("constraints") or {})}
+            known.append({**nested["parameters"], **(nested.get("context") or {}), **outputs})
+    return known
 
 
 def _identity(problem: Problem, row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return the values of a row, flat or nested by group, None for what is not there."""
-    if isinstance(row.get("parameters"), Mapping):
-        outputs = {"objective": row.get("objective"), **(row.get("constraints") or {})}
-        row = {**row["parameters"], **(row.get("context") or {}), **outputs}
-    return tuple(row.get(name) for name in _names(problem))
+    """Return the place of a flat row and its values, None for what was not measured."""
+    variables = {**problem.parameters, **problem.context}
+    return (*(v.encode(row[name], name) for name, v in variables.items()), *map(row.get, problem.outputs))
 
 
 def _kind(path: Path) -> str:
