@@ -156,7 +156,7 @@ def load(study: Study, path: str | os.PathLike[str], *, say: Say | None = None) 
             fresh.append(row)
     if say is not None and len(fresh) < len(table):
         say(f"{Path(path).name}: {len(table) - len(fresh)} rows were known already and left out")
-    key = hashlib.sha256(json.dumps(fresh, sort_keys=True).encode()).hexdigest()  # two imports at once are one
+    key = hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()  # two imports at once are one
     return study.observe_table(fresh, key=f"import-{key}")
 
 
