@@ -33,7 +33,7 @@ SUITE_SEEDS = 50
 suite: .make/experiments
 	$(BIN)/pdcbo suite --seeds $(SUITE_SEEDS) --first-seed 1000 --out runs/results/suite
 
-# the plants whose runs on the suite's seeds were looked at before the default's last change, on seeds nobody has seen
+# the plants whose runs on the suite's seeds were looked at before the default's last change, on seeds that nothing was decided on
 recheck: .make/experiments
 	$(BIN)/pdcbo suite --seeds 50 --first-seed 3000 --plants datacentre-cooling,room-heating --out runs/results/recheck \
 		--optimizers "pdcbo,cei,safe-ucb:safeopt" --option "safe-ucb.ucb=true"

@@ -22,7 +22,7 @@ directions.
 In the suite a cost is normalised by plant, and a run violates if a true average ends above its limit by any amount.
 The reserve (decisions.md) was made after a look at runs of datacentre-cooling and room-heating that ended above their
 limits, some of them on seeds of the suite; its constants were then chosen on other seeds. So these two plants stand
-here once more, on seeds that nobody had looked at.
+here once more, on seeds that nothing was decided on.
 
 """
 
