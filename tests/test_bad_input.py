@@ -6,9 +6,9 @@ Each case takes something valid and spoils one place of it, so that exactly one 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -50,7 +50,10 @@ NAMES = ["feed2", "Feed", " feed", 3, None, ("feed",), "objectiv", 1.5]
 Case = tuple[Callable[[], Any], tuple[type[Exception], ...], str]
 
 
-def pick(rng: np.random.Generator, options: Any) -> Any:
+T = TypeVar("T")
+
+
+def pick(rng: np.random.Generator, options: Sequence[T]) -> T:
     return options[int(rng.integers(len(options)))]
 
 
@@ -74,19 +77,19 @@ def spoil(rng: np.random.Generator, valid: dict[str, Any], kinds: dict[str, Any]
 
 
 def number(rng: np.random.Generator) -> tuple[Any, Any]:
-    return pick(rng, BAD_NUMBERS)  # type: ignore[no-any-return]
+    return pick(rng, BAD_NUMBERS)
 
 
 def reading(rng: np.random.Generator) -> tuple[Any, Any]:
-    return pick(rng, BAD_VALUES)  # type: ignore[no-any-return]
+    return pick(rng, BAD_VALUES)
 
 
 def whole(rng: np.random.Generator) -> tuple[Any, Any]:
-    return pick(rng, [*BAD_NUMBERS, (1.5, ValueError), (np.float32(2.25), ValueError)])  # type: ignore[no-any-return]
+    return pick(rng, [*BAD_NUMBERS, (1.5, ValueError), (np.float32(2.25), ValueError)])
 
 
 def option(rng: np.random.Generator) -> tuple[Any, Any]:
-    return pick(  # type: ignore[no-any-return]
+    return pick(
         rng,
         [("Eco", ValueError), (7, ValueError), (True, ValueError), (float("nan"), ValueError), (None, TypeError),
          ([], TypeError), ({}, TypeError), (b"eco", TypeError), (np.array(["eco"]), TypeError), (1j, TypeError)],
@@ -167,7 +170,7 @@ def variable(rng: np.random.Generator, tuner: Optimizer) -> Case:
         (lambda: Constraint(upper=1.0, worst=reading_value), (reading_error,), "worst"),
         (lambda: Constraint(upper=1.0, lower=2.0), (ValueError,), "lower"),
     ]
-    return pick(rng, cases)  # type: ignore[no-any-return]
+    return pick(rng, cases)
 
 
 def ask(rng: np.random.Generator, tuner: Optimizer) -> Case:
@@ -291,7 +294,7 @@ def limits(rng: np.random.Generator, tuner: Optimizer) -> Case:
         (lambda: tuner.set_limits({"ph": Constraint(upper=1.0)}), (ValueError,), "limits['ph']"),
         (lambda: tuner.set_limits(pick(rng, NOT_MAPPINGS)), (TypeError,), "limits"),
     ]
-    return pick(rng, cases)  # type: ignore[no-any-return]
+    return pick(rng, cases)
 
 
 MAKERS = [definition, variable, ask, tell, applied, identity, settled, failure, correction, table, limits]

@@ -54,13 +54,14 @@ class Refusal(HTTPException):
 @contextmanager
 def refusing(*more: type[Exception]) -> Iterator[None]:
     """Turn what a study refuses into an answer that says why."""
+    refused: tuple[type[Exception], ...] = (TypeError, ValueError, *more)
     try:
         yield
     except (Conflict, ModelError, StoreError, HTTPException):
         raise  # each has an answer of its own
     except RecursionError as error:
         raise Refusal(422, "the body is nested too deeply; a value is a number, a string, true or false") from error
-    except (TypeError, ValueError, *more) as error:  # type: ignore[misc]
+    except refused as error:
         raise Refusal(422, str(error), "type" if isinstance(error, TypeError) else None) from error
 
 
@@ -181,8 +182,9 @@ def correct(request: Request, name: StudyPath, number: IdPath, body: m.Correct) 
 def observe(request: Request, name: StudyPath, body: m.Observe) -> m.Accepted:
     """Learn from past operation."""
     study = find(request, name)
+    rows: list[Any] = list(body.rows)  # as they came: the study checks them
     with refusing():
-        study.observe_table(body.rows, key=body.key)  # type: ignore[arg-type]
+        study.observe_table(rows, key=body.key)
     return accepted(request, study)
 
 
@@ -230,9 +232,9 @@ def known_good(request: Request, name: StudyPath, body: m.KnownGood) -> m.Accept
         raise HTTPException(422, "give either parameters or a suggestion")
     if body.suggestion is None and body.proposed is not None:
         raise HTTPException(422, "proposed is what a suggestion proposed; give its number as suggestion")
-    wanted = given(study, body.suggestion, body.proposed) if body.suggestion is not None else body.parameters
+    wanted = body.parameters or {} if body.suggestion is None else given(study, body.suggestion, body.proposed)
     with refusing():
-        study.set_known_good(wanted, key=body.key)  # type: ignore[arg-type]
+        study.set_known_good(wanted, key=body.key)
     return accepted(request, study)
 
 

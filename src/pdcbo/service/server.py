@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 from types import FrameType
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
@@ -73,9 +74,9 @@ def make_server(
     return Server(config)
 
 
-def serve(store: str, *, host: str = "127.0.0.1", port: int = 8765, log_level: str = "INFO", **options: object) -> None:
+def serve(store: str, *, host: str = "127.0.0.1", port: int = 8765, log_level: str = "INFO", **options: Any) -> None:
     """Serve a store until stopped by a signal."""
-    server = make_server(store, host=host, port=port, **options)  # type: ignore[arg-type]
+    server = make_server(store, host=host, port=port, **options)
     configure_logs(log_level)
     scheme = "https" if options.get("certificate") else "http"
     log.info("serving", extra={"fields": {"url": f"{scheme}://{host}:{port}/"}})
