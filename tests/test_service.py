@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -224,12 +223,10 @@ def test_a_stop_ends_streams_and_keeps_everything(tmp_path: Path) -> None:
         with pdcbo.connect(url, "plant", PROBLEM, optimizer="random", retries=8) as remote:
             s = remote.ask({"c": 0.5})
             remote.tell(s, 1.0, {"g": 0.1})
-            with httpx.stream("GET", f"{url}{API}/plant/stream") as stream:
-                started = time.monotonic()
+            with httpx.stream("GET", f"{url}{API}/plant/stream", timeout=60) as stream:
                 process.terminate()
-                list(stream.iter_lines())
-            _, said = process.communicate(timeout=20)
-            assert time.monotonic() - started < 8
+                list(stream.iter_lines())  # raises if the stream is cut and not ended
+            _, said = process.communicate(timeout=60)
             lines = [json.loads(line) for line in said.splitlines()]
             assert {"serving", "request", "stopped"} <= {line["message"] for line in lines}
             assert any(line.get("path") == f"{API}/plant/ask" and line["status"] == 200 for line in lines)
