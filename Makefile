@@ -1,6 +1,6 @@
 # make run     tune the Williams-Otto reactor for one episode; figures and a summary in runs/episode
 # make test    all tests, the formatter, the linter and the type checker
-# Longer runs: make reproduce, make results, make frontier, make suite, make recheck, make rates, make bench, make torture, make search-check
+# Longer runs: make reproduce, make results, make frontier, make suite, make recheck, make horizons, make rates, make bench, make torture, make search-check
 
 PYTHON ?= python3
 export OPENBLAS_NUM_THREADS = 1
@@ -9,7 +9,7 @@ export OMP_NUM_THREADS = 1
 BIN = .venv/bin
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run test lint check tools reproduce results frontier suite recheck rates bench torture search-check clean
+.PHONY: run test lint check tools reproduce results frontier suite recheck horizons rates bench torture search-check clean
 
 run: .make/experiments
 	$(BIN)/pdcbo run williams-otto --out runs/episode
@@ -33,10 +33,19 @@ SUITE_SEEDS = 50
 suite: .make/experiments
 	$(BIN)/pdcbo suite --seeds $(SUITE_SEEDS) --first-seed 1000 --out runs/results/suite
 
+THREE = --optimizers "pdcbo,cei,safe-ucb:safeopt" --option "safe-ucb.ucb=true"
+
 # the plants whose runs on the suite's seeds were looked at before the default's last change, on seeds that nothing was decided on
 recheck: .make/experiments
-	$(BIN)/pdcbo suite --seeds 50 --first-seed 3000 --plants datacentre-cooling,room-heating --out runs/results/recheck \
-		--optimizers "pdcbo,cei,safe-ucb:safeopt" --option "safe-ucb.ucb=true"
+	$(BIN)/pdcbo suite --seeds 50 --first-seed 3000 --plants datacentre-cooling,room-heating --out runs/results/recheck $(THREE)
+
+# how the default does over 30, 60 and 2,000 steps, and over 2,000 without a planned end
+horizons: .make/experiments
+	$(BIN)/pdcbo suite --steps 30 --seeds 20 --first-seed 4000 --out runs/results/horizons-30 $(THREE)
+	$(BIN)/pdcbo suite --steps 60 --seeds 20 --first-seed 4000 --out runs/results/horizons-60 $(THREE)
+	$(BIN)/pdcbo suite --steps 2000 --seeds 8 --first-seed 4000 --out runs/results/horizons-2000 \
+		--plants gp-1d,branin,datacentre-cooling,machine-fatigue \
+		--optimizers "pdcbo,pdcbo without end:pdcbo,cei" --option "pdcbo without end.horizon=None"
 
 KNOWN = {'kernel': 'squared-exponential', 'length_scales': 1.0, 'variance': 2.0, 'noise_var': 0.0025}
 results: .make/experiments

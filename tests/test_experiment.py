@@ -240,6 +240,15 @@ def test_suite_ranks_only_those_that_hold(tmp_path: Path) -> None:
         suite(range(1), tmp_path, plants=["nowhere"], workers=0, bar=no_bar)
 
 
+def test_suite_runs_over_other_horizons_and_without_end(tmp_path: Path) -> None:
+    variants = parse_variants(["pdcbo", "endless:pdcbo"], ["endless.horizon=None"])
+    text = suite(range(1), tmp_path, plants=["branin"], variants=variants, steps=8, workers=0, bar=no_bar)
+    assert text.startswith("# The suite, 1 seeds, 8 steps")
+    runs = collect(comparison("branin", variants, range(1), 8), tmp_path)
+    assert runs["pdcbo"].cost.shape == (1, 8)
+    assert (runs["pdcbo"].cost != runs["endless"].cost).any()  # at the end of a horizon nothing is explored
+
+
 def test_suite_scores_by_excess_where_no_limit_can_be_met(tmp_path: Path) -> None:
     variants = parse_variants(["random", "fixed"], [])
     text = suite(range(2), tmp_path, plants=["infeasible"], variants=variants, workers=0, bar=no_bar)

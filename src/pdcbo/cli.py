@@ -146,6 +146,7 @@ def suite_command(
     plants: Annotated[str | None, typer.Option(help="names with commas between; by default all")] = None,
     optimizers: Annotated[str | None, typer.Option(help="names, or label:name, with commas between")] = None,
     option: Options = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="steps of each run; by default each plant's own")] = None,
     workers: Workers = None,
     out: Out = Path("suite"),
 ) -> None:
@@ -156,8 +157,8 @@ def suite_command(
     own = option or []
     variants = suite_variants(own) if optimizers is None else parse_variants(optimizers.split(","), own)
     chosen = None if plants is None else plants.split(",")
-    typer.echo(suite(range(first_seed, first_seed + seeds), out, plants=chosen, variants=variants, workers=workers,
-                     bar=_bar))  # fmt: skip
+    typer.echo(suite(range(first_seed, first_seed + seeds), out, plants=chosen, variants=variants, steps=steps,
+                     workers=workers, bar=_bar))  # fmt: skip
 
 
 @app.command("bench")

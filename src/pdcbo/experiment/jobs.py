@@ -43,7 +43,7 @@ class Variant:
     Attributes:
         label: names it in tables and figures.
         optimizer: a name in `pdcbo.OPTIMIZERS`.
-        options: keyword arguments of the optimizer, as JSON data.
+        options: keyword arguments of the optimizer, as JSON data; its horizon is the run's steps unless given here.
         start: points with `parameters` and `context` that are measured before the first step, told as past operation
             and not counted.
         points: measure so many random points first, fit all hyper-parameters to them once, then work in standardised
@@ -155,7 +155,7 @@ def _check_options(make: Any, options: Mapping[str, Any], who: str) -> None:
     known = inspect.signature(make).parameters
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
         return
-    own = [name for name in known if name not in ("problem", "horizon", "seed")]
+    own = [name for name in known if name not in ("problem", "seed")]
     for name in options:
         if name not in own:
             raise ValueError(f"{who} has no option {name!r}; there are {own!r}")
@@ -166,7 +166,7 @@ def make_optimizer(
 ) -> Optimizer:
     """Return the variant's optimizer for a plant."""
     optimizer = find_optimizer(variant.optimizer)
-    options, problem = dict(variant.options), plant.problem
+    options, problem = {"horizon": steps, **variant.options}, plant.problem
     if variant.optimizer == "fixed" and "parameters" not in options:
         options["parameters"] = best_constant(plant, _contexts(plant, steps))
     elif preparation is not None:
@@ -174,7 +174,7 @@ def make_optimizer(
         options.setdefault("models", preparation.models)
     _check_options(optimizer, options, f"optimizer {variant.label!r} ({variant.optimizer})")
     try:
-        return optimizer(problem, horizon=steps, seed=seed, **options)
+        return optimizer(problem, seed=seed, **options)
     except TypeError as error:
         raise TypeError(f"options of {variant.label!r} ({variant.optimizer}): {error}") from None
 

@@ -73,15 +73,17 @@ def suite_variants(options: Iterable[str]) -> list[Variant]:
     return [replace(v, options={**v.options, **g.options}) for v, g in zip(VARIANTS, given, strict=True)]
 
 
-def suite_jobs(plants: Sequence[str], variants: Sequence[Variant], seeds: Sequence[int]) -> dict[str, list[Job]]:
-    """Return the jobs of every plant, over the plant's own horizon."""
+def suite_jobs(
+    plants: Sequence[str], variants: Sequence[Variant], seeds: Sequence[int], steps: int | None
+) -> dict[str, list[Job]]:
+    """Return the jobs of every plant, over so many steps or over the plant's own horizon."""
     known = suite_plants()
     unknown = [name for name in plants if name not in known]
     if unknown:
         raise ValueError(f"--plants: {unknown[0]!r} is not in the suite; there are {list(known)!r}")
     if not any(variant.optimizer == "random" for variant in variants):
         variants = [*variants, Variant("random", "random")]
-    return {name: comparison(name, variants, seeds, known[name].steps) for name in plants}
+    return {name: comparison(name, variants, seeds, steps or known[name].steps) for name in plants}
 
 
 def score(plant: str, collected: dict[str, Runs]) -> list[Score]:
@@ -122,11 +124,12 @@ def suite(
     *,
     plants: Sequence[str] | None = None,
     variants: Sequence[Variant] = VARIANTS,
+    steps: int | None = None,
     workers: int | None = None,
     bar: Callable[[str], Any],
 ) -> str:
     """Run the suite, or what is left of it, write its tables, and return them as text."""
-    groups = suite_jobs(plants or list(suite_plants()), variants, seeds)
+    groups = suite_jobs(plants or list(suite_plants()), variants, seeds, steps)
     jobs = [job for group in groups.values() for job in group]
     report: Report
     with bar("suite") as report:
@@ -138,7 +141,8 @@ def suite(
         writer = csv.DictWriter(file, list(vars(flat[0])))
         writer.writeheader()
         writer.writerows(vars(s) for s in flat)
-    text = f"# The suite, {len(seeds)} seeds\n\n{_overview(scores)}\n{_details(flat)}"
+    heading = f"# The suite, {len(seeds)} seeds" + (f", {steps} steps" if steps else "")
+    text = f"{heading}\n\n{_overview(scores)}\n{_details(flat)}"
     (out / "suite.md").write_text(text)
     return text
 
