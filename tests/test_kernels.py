@@ -61,29 +61,6 @@ def test_a_choice_is_a_one_hot_encoding(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_gradients_equal_finite_differences(family: str) -> None:
-    kernel = Kernel((Factor(family, (0, 2), (0.5, 0.8)), Factor("matern-5/2", (1, 3), (0.7, 1.5), frozenset({3}))), 1.3)
-    x = A.copy()
-    x[:, 3] = np.round(x[:, 3] * 2) / 2
-    k, dk = kernel.point_gradient(x, B)
-    np.testing.assert_allclose(k, kernel.matrix(x, B), rtol=1e-12)
-    h = 1e-6
-    for j in range(3):
-        step = np.zeros(4)
-        step[j] = h
-        difference = (kernel.matrix(x + step, B) - kernel.matrix(x - step, B)) / (2 * h)
-        np.testing.assert_allclose(dk[:, :, j], difference, rtol=1e-5, atol=1e-7)
-    assert not dk[:, :, 3].any()
-    for column, gradient in zip(kernel.columns, kernel.length_gradients(x), strict=True):
-        up, down = kernel.length_scales.copy(), kernel.length_scales.copy()
-        place = kernel.columns.index(column)
-        up[place] *= np.exp(h)
-        down[place] *= np.exp(-h)
-        difference = kernel.with_length_scales(up).matrix(x, x) - kernel.with_length_scales(down).matrix(x, x)
-        np.testing.assert_allclose(gradient, difference / (2 * h), rtol=1e-5, atol=1e-7)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
 def test_an_entry_does_not_depend_on_its_batch(family: str) -> None:
     kernel = Kernel((Factor(family, (0, 1), (0.3, 0.4)), Factor(family, (2, 3), (0.2, 2.0))), 3.0)
     whole = kernel.matrix(A, B)

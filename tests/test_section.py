@@ -77,3 +77,15 @@ def test_outputs_that_share_a_posterior_and_no_context() -> None:
         models.add(x, rng.normal(size=2))
     for got, expected in zip(models.section(np.empty(0)).predict(theta), models.predict(theta), strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_gradients_are_finite_where_it_is_hard(family: str) -> None:
+    """Noise 1e-6, every point many times, points a hair apart, and asked for at the points themselves."""
+    problem = Problem({"a": (0.0, 1.0), "b": (0.0, 1.0)}, {"c": (0.0, 1.0)}, {"g": 0.0})
+    models = Models(problem, Model(family, length_scales={"a": 1e-2, "b": 1e2, "c": 0.3}, variance=1.0, noise_var=1e-6))
+    base = np.random.default_rng(7).random((8, 3))
+    for x in np.vstack([np.repeat(base, 10, axis=0), base + 1e-9, base + 1e-13]):
+        models.add(x, np.sin(5.0 * x[:2]))
+    for part in models.section(base[0, 2:]).predict_gradient(base[:, :2]):
+        assert np.isfinite(part).all()

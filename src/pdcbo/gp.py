@@ -188,39 +188,11 @@ class Posterior:
         self.factor.append(row, float(self.kernel.diagonal(here)[0]))
         self._append_targets(n)
 
-    def set_targets(self, Y: Array) -> None:
-        """Replace all targets (corrected measurements); the factor does not depend on them."""
-        self._Y[: self.n] = Y
-        full = self.n // BLOCK * BLOCK
-        for b in range(0, full, BLOCK):
-            self._solve_targets(b)
-        for i in range(full, self.n):
-            self._append_targets(i)
-
     def predict(self, A: Array) -> tuple[Array, Array]:
         """Return the posterior mean, shape (m, q), and standard deviation, shape (m,), at A (equation 6)."""
         V = self.factor.solve(self.kernel.matrix(A, self.X).T, overwrite=True)
         variance = self.kernel.diagonal(A) - np.einsum("nm,nm->m", V, V)
         return V.T @ self.W, np.sqrt(np.maximum(variance, 0.0))
-
-    def predict_gradient(self, A: Array) -> tuple[Array, Array, Array, Array]:
-        """Return mean (m, q), std (m,), d mean / dA (m, q, d) and d std / dA (m, d)."""
-        k, dk = self.kernel.point_gradient(A, self.X)
-        V = self.factor.solve(k.T)
-        alpha = self.factor.solve_transposed(self.W)
-        weights = self.factor.solve_transposed(V)
-        variance = self.kernel.diagonal(A) - np.einsum("nm,nm->m", V, V)
-        std = np.sqrt(np.maximum(variance, 1e-300))
-        d_variance = -2.0 * np.einsum("mnd,nm->md", dk, weights) + self._diagonal_gradient(A)
-        return V.T @ self.W, std, np.einsum("mnd,nq->mqd", dk, alpha), 0.5 * d_variance / std[:, None]
-
-    def _diagonal_gradient(self, A: Array) -> Array:
-        gradient = np.zeros_like(A)
-        if any(factor.family == "linear" for factor in self.kernel.factors):
-            for i in range(len(A)):
-                a = A[i : i + 1]
-                gradient[i] = 2.0 * self.kernel.point_gradient(a, a)[1][0, 0]
-        return gradient
 
     def _finish_block(self, b: int) -> None:
         """Compute the rows of a full block, and their part of W, in one piece."""

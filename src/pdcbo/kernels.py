@@ -135,35 +135,6 @@ class Factor:
                 value += scale**-2.0 if column in self.choices else ((A[:, column] - 0.5) / scale) ** 2
         return value
 
-    def length_gradients(self, A: Array) -> list[Array]:
-        """Return d phi(A, A) / d log l_j for each of its columns, each of shape (n, n)."""
-        if self.family == "linear":
-            return [-2.0 * self.products(A, A, column) for column in self.columns]
-        total = self._total(A, A)
-        phi, slope = STATIONARY[self.family]
-        s = slope(total, phi(total))
-        return [-2.0 * s * self.squared_distances(A, A, column) for column in self.columns]
-
-    def point_gradient(self, A: Array, B: Array) -> tuple[Array, list[Array]]:
-        """Return phi(A, B) and d phi / d A_j for each of its columns; zero for choices."""
-        total = self._total(A, B)
-        if self.family == "linear":
-            k = 1.0 + total
-            parts = [
-                np.broadcast_to((B[None, :, column] - 0.5) / scale**2, k.shape)
-                for scale, column in zip(self.length_scales, self.columns, strict=True)
-            ]
-        else:
-            phi, slope = STATIONARY[self.family]
-            k = phi(total)
-            s = slope(total, k)
-            parts = [
-                2.0 * s * (A[:, column, None] - B[None, :, column]) / scale**2
-                for scale, column in zip(self.length_scales, self.columns, strict=True)
-            ]
-        zero = np.zeros_like(k)
-        return k, [zero if c in self.choices else part for c, part in zip(self.columns, parts, strict=True)]
-
 
 @dataclass(frozen=True)
 class Kernel:
@@ -208,31 +179,6 @@ class Kernel:
         for factor in self.factors:
             value = value * factor.diagonal(A)
         return value
-
-    def length_gradients(self, A: Array) -> list[Array]:
-        """Return dk(A, A) / d log l_j in the order of `columns`."""
-        values = [factor.matrix(A, A) for factor in self.factors]
-        gradients = []
-        for i, factor in enumerate(self.factors):
-            others = np.full((len(A), len(A)), self.variance)
-            for j, value in enumerate(values):
-                if j != i:
-                    others *= value
-            gradients += [others * gradient for gradient in factor.length_gradients(A)]
-        return gradients
-
-    def point_gradient(self, A: Array, B: Array) -> tuple[Array, Array]:
-        """Return k(A, B), shape (n, m), and dk / dA, shape (n, m, d), zero for choices and unused columns."""
-        values, parts = zip(*(factor.point_gradient(A, B) for factor in self.factors), strict=True)
-        gradient = np.zeros((len(A), len(B), A.shape[1]))
-        for i, factor in enumerate(self.factors):
-            others = np.full((len(A), len(B)), self.variance)
-            for j, value in enumerate(values):
-                if j != i:
-                    others *= value
-            for column, part in zip(factor.columns, parts[i], strict=True):
-                gradient[:, :, column] = others * part
-        return self.variance * np.prod(values, axis=0), gradient
 
     def to_json(self) -> dict[str, Any]:
         """Describe the kernel in JSON."""

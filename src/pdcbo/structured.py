@@ -51,7 +51,7 @@ class CandidatePosterior:
     added one by one or the posterior was built from all of them at once.
 
     Args:
-        posterior: the plain posterior, the reference; `add` extends it, and it may be extended or corrected directly.
+        posterior: the plain posterior, the reference; `add` extends it, and it may be extended directly.
         candidates: (M, n_theta); the first n_theta columns of a point are theta, the rest z.
     """
 
