@@ -8,8 +8,8 @@ from pathlib import Path
 
 INTRODUCTION = """# Results
 
-Made by `make results`, `make frontier`, `make suite` and `make recheck`, on other seeds than those the default's
-constants were chosen on. Every step counts, nobody gets free samples, hyper-parameters are learned on the way, and
+Made by `make results`, `make frontier`, `make suite`, `make recheck` and `make horizons`, on other seeds than those the
+default's constants were chosen on. Every step counts, nobody gets free samples, hyper-parameters are learned on the way, and
 nothing is set by hand unless the label says so. `pdcbo` is the default. On `gp-sample`, `pdcbo known kernel` is given
 the kernel the plants were drawn from, which shows what learning it costs.
 
@@ -27,10 +27,18 @@ here once more, on seeds that nothing was decided on.
 """
 
 
+HORIZONS = (30, 60, 2000)
+
+
 def section(path: Path, heading: str = "") -> str:
     """Return a summary as a section, one heading level deeper, under its own heading or another one."""
     text = re.sub(r"^#", "##", path.read_text(), flags=re.M).strip() + "\n"
     return f"## {heading}\n" + text.partition("\n")[2] if heading else text
+
+
+def overview(path: Path) -> str:
+    """Return a suite's section without the table of details."""
+    return "\n\n".join(section(path).split("\n\n")[:3]).strip() + "\n"
 
 
 def main(runs: Path, docs: Path) -> None:
@@ -38,6 +46,7 @@ def main(runs: Path, docs: Path) -> None:
     parts = [section(runs / "gp-sample" / "summary.md"), section(runs / "williams-otto" / "summary.md")]
     more = {"frontier.md": "", "suite/suite.md": "", "recheck/suite.md": "Two plants once more, 50 seeds from 3000 on"}
     parts += [section(runs / path, heading) for path, heading in more.items() if (runs / path).is_file()]
+    parts += [overview(path) for steps in HORIZONS if (path := runs / f"horizons-{steps}" / "suite.md").is_file()]
     (docs / "results.md").write_text(INTRODUCTION + "\n".join(parts))
 
 

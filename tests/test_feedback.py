@@ -335,3 +335,37 @@ def test_choices_take_part_in_everything() -> None:
         t.tell(s, 1.0 if s.parameters["m"] == "x" else 0.0, {"g": 0.1}, applied={"m": True} if i == 4 else None)
     assert t.models.X[4].tolist() == [1.0, 0.0 if 4 % 2 else 1.0]
     assert PDCBO.restore(json.loads(json.dumps(t.state()))).state() == t.state()
+
+
+def test_what_was_not_measured_earns_no_credit() -> None:
+    t = tuner()
+    t.fail(t.ask({"z": 0.5}), "analyser offline")
+    assert t.balance.tolist() == [0.0, 0.0]  # the prior mean is the limit
+    t.tell(t.ask({"z": 0.2}), 1.0, {"g": 3.0, "h": 1.0})
+    s = t.ask({"z": 0.5})
+    mean, _ = t.models.predict(np.array(t.ledger.steps[s.id].x)[None])
+    t.tell(s, 1.0, {"g": None, "h": 2.5})
+    assert t.balance == pytest.approx([2.0 + mean[1, 0] - 1.0, 1.0 - 0.5])
+    t.correct(s, constraints={"g": 1.5})
+    assert t.balance == pytest.approx([2.0 + 0.5, 1.0 - 0.5])
+    t.correct(s, constraints={"h": None})
+    assert t.balance[0] == pytest.approx(2.5)
+    copy = PDCBO.restore(json.loads(everything(t)))
+    assert everything(copy) == everything(t)
+
+
+@pytest.mark.parametrize("failed", [1, 3])
+def test_failures_at_the_start_do_not_break_the_limits(failed: int) -> None:
+    from pdcbo.plants import PLANTS
+
+    plant = PLANTS["williams-otto"](seed=0)
+    t = PDCBO(plant.problem, horizon=60, candidates=12)
+    for step in range(60):
+        s = t.ask(plant.context(step + 1))
+        if step < failed:
+            t.fail(s, "not measured")
+        else:
+            t.tell(s, *plant.evaluate(s.parameters, s.context))
+    truth = [plant.truth(step.suggestion.parameters, step.suggestion.context) for step in t.ledger.history()]
+    for name, limit in (("x_a", 0.12), ("x_g", 0.08)):
+        assert np.mean([answer.constraints[name] for answer in truth]) <= limit

@@ -201,7 +201,13 @@ def test_an_unmeasured_fallback_step_still_moves_the_dual(tmp_path: Path) -> Non
     assert s.bounds == {}
     study.fail(s, "analyser offline")
     with study.optimizer() as optimizer:
-        assert optimizer.ledger.steps[s.id].signal
+        assert isinstance(optimizer, pdcbo.PDCBO)
+        step = optimizer.ledger.steps[s.id]
+        mean, _ = optimizer.models.predict(np.array(step.x)[None])
+        assert step.expected == [mean[1, 0] - step.limits[0]]
+        assert step.signal == [optimizer.bounds_at(np.array(step.x))["g"][0] - step.limits[0]]
+        moves = [(each.expected or each.signal)[0] for each in optimizer.ledger.history()]
+        assert optimizer.balance[0] == pytest.approx(sum(moves))
     assert study.step == 6
 
 

@@ -11,8 +11,9 @@ What feedback does, in every optimizer:
   The dual moves by what was measured or, where it moves by a confidence bound, by the one the suggestion was chosen
   with, however old that is.
 - A value of None was not measured: the model of that quantity does not learn and its average passes over the step. The
-  dual moves by the bound the suggestion was chosen with. The certificate charges the step with the worst value stated
-  for the quantity, or else with the posterior's bound; where there is neither, the observation certificate is None.
+  dual moves by the bound the suggestion was chosen with, and the default's balance by the posterior mean. The
+  certificate charges the step with the worst value stated for the quantity, or else with the posterior's bound; where
+  there is neither, the observation certificate is None.
 - `fail(applied=True)`: the plant ran, nothing was measured. The step counts as unmeasured in every constraint, with all
   that was said of None.
 - `fail(applied=False)`: it never ran. Nothing changes but that the suggestion is no longer pending: not the dual, not

@@ -65,6 +65,7 @@ class Step:
         row: its place in the models' data, None if nothing was measured.
         reason: of a failure.
         signal: what each queue was moved by, (N,), before the slack; empty without queues.
+        expected: what each balance was moved by, (N,), where that is not the signal: something was not measured.
         moved: its point was not chosen by the model with the suggestion's bounds.
         outside: the context variables that were outside their stated range.
         settled: the status with which it was first settled.
@@ -84,6 +85,7 @@ class Step:
     outside: list[str] = field(default_factory=list)
     settled: str = ""
     first_y: list[float] | None = None
+    expected: list[float] = field(default_factory=list)
 
     def told_before(self, x: list[float], y: list[float]) -> bool:
         """Tell whether this very result was told before."""
@@ -107,6 +109,7 @@ class Step:
             "outside": list(self.outside),
             "settled": self.settled,
             "first_y": None if self.first_y is None else _to_json(self.first_y),
+            "expected": list(self.expected),
         }
 
     @classmethod

@@ -6,9 +6,10 @@ for t = 1, 2, ...
     run the plant and measure f, g                                                 tell
     lambda_{t+1} = [lambda_t + g_signal + epsilon]+                                (10), `_count`
 
-queue  lambda, (N,)  in plant units of each limit's g, so that it bounds the cumulative constraint
-price  eta lambda    what one unit of g is worth, in units of the objective
-slack  epsilon, (N,) in plant units
+queue    lambda, (N,)  in plant units of each limit's g, so that it bounds the cumulative constraint
+price    eta lambda    what one unit of g is worth, in units of the objective
+slack    epsilon, (N,) in plant units
+balance  (N,)          the signed sum of g that the default's price is made of
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ class PDCBO(ModelBased):
     late. Where the signal is "observed" and a value is missing, and for a failed step that ran, the queue moves by the
     lower bound the suggestion was chosen with, or at other applied values by the lower bound there; a step that never
     ran does not move it. A correction of an observed value moves it by the difference. So the queue is never below the
-    sum of what it was moved by since it was last started.
+    sum of what it was moved by since it was last started. The balance, which forgets nothing, moves by the posterior
+    mean where nothing was observed: a lower bound would be credit that nobody has earned.
     """
 
     name = "pdcbo"
@@ -124,9 +126,10 @@ class PDCBO(ModelBased):
 
     def _count(self, step: Step) -> None:
         step.signal = self._signal(step, step.y)
+        step.expected = self._expected(step, step.y)
         g = np.array(step.signal)
         self.queue = np.maximum(self.queue + g + self.setting.slack(), 0.0)  # (10)
-        self.balance = self.balance + g
+        self.balance = self.balance + (step.expected or g)
 
     def _advance(self) -> None:
         if self.setting.restarts():
@@ -143,14 +146,15 @@ class PDCBO(ModelBased):
         if self.signal != "observed":
             return
         outcome = y.tolist()
-        signal = self._signal(step, outcome)
+        signal, expected = self._signal(step, outcome), self._expected(step, outcome)
+        before, after = step.expected or step.signal, expected or list(signal)
         for i, limit in enumerate(self.problem.limits):
             if same_outcome([step.y[limit.output]], [outcome[limit.output]]):
-                signal[i] = step.signal[i]  # what was not corrected counts as it did
-        self.balance = self.balance + np.subtract(signal, step.signal)
+                signal[i], after[i] = step.signal[i], before[i]  # what was not corrected counts as it did
+        self.balance = self.balance + np.subtract(after, before)
         if self.doubling is None or step.suggestion.id in self.ledger.counted[self.setting.epoch()[0] :]:
             self.queue = np.maximum(self.queue + np.subtract(signal, step.signal), 0.0)
-        step.signal = signal
+        step.signal, step.expected = signal, expected and after
 
     def price(self) -> Array:
         """Return what one unit of each limit's g is worth, in units of the objective, (N,)."""
@@ -182,6 +186,17 @@ class PDCBO(ModelBased):
                 both = [b if math.isnan(value) else (value, value) for b, value in zip(both, y, strict=True)]
         return [
             limit.sign * (both[limit.output][0 if limit.sign > 0 else 1] - bound)
+            for limit, bound in zip(self.problem.limits, step.limits, strict=True)
+        ]
+
+    def _expected(self, step: Step, y: list[float]) -> list[float]:
+        """Return what the balance moves by where that is not the signal, (N,): the mean of g for what is missing."""
+        if self.signal != "observed" or not any(map(math.isnan, y)):
+            return []
+        mean = self.models.predict(np.array(step.x)[None])[0][:, 0].tolist()
+        known = [m if math.isnan(value) else value for m, value in zip(mean, y, strict=True)]
+        return [
+            limit.sign * (known[limit.output] - bound)
             for limit, bound in zip(self.problem.limits, step.limits, strict=True)
         ]
 
