@@ -9,9 +9,9 @@ from pathlib import Path
 INTRODUCTION = """# Results
 
 Made by `make results`, `make frontier`, `make suite`, `make recheck` and `make horizons`, on other seeds than those the
-default's constants were chosen on. Every step counts, nobody gets free samples, hyper-parameters are learned on the way, and
-nothing is set by hand unless the label says so. `pdcbo` is the default. On `gp-sample`, `pdcbo known kernel` is given
-the kernel the plants were drawn from, which shows what learning it costs.
+default's constants were chosen on. Every step counts, nobody gets free samples, hyper-parameters are learned on the
+way, and nothing is set by hand unless the label says so. `pdcbo` is the default. On `gp-sample`, `pdcbo known kernel`
+is given the kernel the plants were drawn from, which shows what learning it costs.
 
 "Cost against violations" shows what keeping the limit costs and what else could be gained: told a wider limit or none,
 the regret is hardly lower and half of the runs violate; knowing the true kernel helps little, and looking less or

@@ -100,7 +100,7 @@ def test_expanders_by_rank_one_updates_are_those_of_rebuilt_posteriors(seed: int
     minimisers = np.zeros_like(safe)
     minimisers[np.flatnonzero(safe)[0]] = True
     width = np.where(minimisers, 0.0, (upper - lower).max(axis=0))
-    found = tuner._expanders(z, std, g_lower, g_upper, safe, minimisers, width)
+    found = tuner._expanders(z, mean, std, g_lower, g_upper, safe, minimisers, width)
     trial = np.flatnonzero(safe & ~minimisers)
     trial = trial[np.argsort(-width[trial], kind="stable")[:8]]
     unsafe = np.hstack([tuner.candidates[~safe], np.full(((~safe).sum(), 1), z[0])])

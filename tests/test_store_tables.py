@@ -62,7 +62,7 @@ def test_bad_tables_are_refused_by_row_and_column(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="row 2: column 'c,d' is empty"):
         read(file, PROBLEM)
     file.write_text(HEADER + "0.5,1,x,True,0.5,nan,\n")
-    with pytest.raises(ValueError, match=r"row 1, column 'objective': must be finite"):
+    with pytest.raises(ValueError, match=r"row 1, column 'objective': must be a finite number, or an empty cell"):
         read(file, PROBLEM)
     file.write_text(HEADER + "0.5,1,z,True,0.5,1,\n")
     with pytest.raises(ValueError, match="must be one of"):

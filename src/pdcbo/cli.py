@@ -55,14 +55,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Out = Annotated[
+Out = Annotated[Path, typer.Option(callback=_folder, help="folder of results")]
+Resumed = Annotated[
     Path,
     typer.Option(callback=_folder, help="folder of results; a second call continues where the first was killed"),
 ]
 Seeds = Annotated[int, typer.Option(min=1, help="how many seeds")]
 FirstSeed = Annotated[int, typer.Option(min=0, help="the first seed")]
 Workers = Annotated[int | None, typer.Option(min=0, help="processes; by default one a core, 0 for none")]
-Quick = Annotated[bool, typer.Option("--quick", help="fewer seeds")]
+Quick = Annotated[bool, typer.Option("--quick", help="a small version: fewer seeds, steps or settings")]
 Options = Annotated[list[str] | None, typer.Option("--option", help="label.key=value, as often as needed")]
 PlantOptions = Annotated[list[str] | None, typer.Option(help="key=value of the plant, such as contexts=adversarial")]
 
@@ -97,7 +98,7 @@ def compare_command(
     option: Options = None,
     plant_option: PlantOptions = None,
     workers: Workers = None,
-    out: Out = Path("comparison"),
+    out: Resumed = Path("comparison"),
 ) -> None:
     """Compare optimizers on one plant over many seeds."""
     from pdcbo.experiment.compare import compare, parse_options, parse_variants
@@ -117,7 +118,7 @@ def reproduce_command(
     extras: Annotated[bool, typer.Option("--extras", help="all other optimizers, and the flipped reactor")] = False,
     workers: Workers = None,
     data: Annotated[Path | None, typer.Option(help="where runs are kept; OUT/data")] = None,
-    out: Out = Path("reproduction"),
+    out: Resumed = Path("reproduction"),
 ) -> None:
     """Regenerate the paper's figures beside the published curves."""
     from pdcbo.experiment.reproduce import FIGURES, QUICK_SEEDS, reproduce
@@ -132,7 +133,9 @@ def reproduce_command(
 
 
 @app.command("rates")
-def rates_command(seeds: Seeds = 10, quick: Quick = False, workers: Workers = None, out: Out = Path("rates")) -> None:
+def rates_command(
+    seeds: Seeds = 10, quick: Quick = False, workers: Workers = None, out: Resumed = Path("rates")
+) -> None:
     """Measure how the regret grows with the horizon, against the paper's Table I."""
     from pdcbo.experiment.rates import rates
 
@@ -148,7 +151,7 @@ def suite_command(
     option: Options = None,
     steps: Annotated[int | None, typer.Option(min=1, help="steps of each run; by default each plant's own")] = None,
     workers: Workers = None,
-    out: Out = Path("suite"),
+    out: Resumed = Path("suite"),
 ) -> None:
     """Run all optimizers over the suite of plants, with nothing set by hand."""
     from pdcbo.experiment.compare import parse_variants

@@ -21,10 +21,13 @@ from pdcbo.certificates import Bound, Certificate
 from pdcbo.guards import Guards
 from pdcbo.optimizers.base import UNCHANGED
 from pdcbo.optimizers.ledger import Suggestion
+from pdcbo.optimizers.modelled import models_to_json
+from pdcbo.optimizers.past import as_rows
 from pdcbo.optimizers.summary import Summary
-from pdcbo.problem import Constraint, Problem, Scalar, Values, as_number
+from pdcbo.problem import Constraint, Problem, Scalar, Values, as_number, as_positive, as_whole
 from pdcbo.store.core import Conflict
-from pdcbo.store.values import as_json, as_json_values
+from pdcbo.store.opening import NAME
+from pdcbo.store.values import as_json, as_json_values, as_reason
 
 RETRIED = (502, 503, 504)
 
@@ -108,7 +111,7 @@ class RemoteStudy:
 
     def observe_table(self, rows: Iterable[Mapping[str, Any]], *, key: str | None = None) -> int:
         """Learn from a table of past operation; either all rows enter or none."""
-        table = list(rows)
+        table = list(as_rows(rows))
         if table:
             self._call("POST", "/observe", {"rows": table, "key": _key(key)})
         return len(table)
@@ -126,7 +129,7 @@ class RemoteStudy:
 
     def pause(self, reason: str = "", *, key: str | None = None) -> None:
         """Hold the parameters applied last until `resume`."""
-        self._call("POST", "/pause", {"reason": str(reason), "key": _key(key)})
+        self._call("POST", "/pause", {"reason": as_reason(reason), "key": _key(key)})
 
     def resume(self, *, key: str | None = None) -> None:
         """End a pause or a return to known-good parameters."""
@@ -143,7 +146,7 @@ class RemoteStudy:
 
     def return_to_known_good(self, reason: str = "", *, key: str | None = None) -> None:
         """Propose the known-good parameters from now on, until `resume`."""
-        self._call("POST", "/return", {"reason": str(reason), "key": _key(key)})
+        self._call("POST", "/return", {"reason": as_reason(reason), "key": _key(key)})
 
     def certificate(self, delta: float | None = None) -> dict[str, Certificate]:
         """Return what can be said of each limit's true average."""
@@ -198,10 +201,11 @@ class RemoteStudy:
 
     def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None, root: bool = False) -> Any:
         plain = None if body is None else {name: _finite(as_json(v, name), name) for name, v in body.items()}
+        where = path if root else self._path + path
         pause = 0.1
         for attempt in range(self.retries + 1):
             try:
-                answer = self._http.request(method, path if root else self._path + path, json=plain)
+                answer = self._http.request(method, where, json=plain)
                 if answer.status_code not in RETRIED:
                     return _checked(answer)
                 said = _words(answer)
@@ -211,7 +215,7 @@ class RemoteStudy:
                 time.sleep(pause * (0.5 + random.random()))
                 pause = min(2.0 * pause, 5.0)
         raise ServiceError(
-            f"{method} {str(self._http.base_url).rstrip('/')}{path} failed {self.retries + 1} times, the last time: "
+            f"{method} {str(self._http.base_url).rstrip('/')}{where} failed {self.retries + 1} times, the last time: "
             f"{said}; is the service running there?"
         )
 
@@ -240,11 +244,18 @@ def connect(
     Raises:
         KeyError: there is no such study and no problem was given.
         TypeError: the problem is none, or options were given without one.
-        ValueError: the url is none.
+        ValueError: the url, the name or a number is none.
         ServiceError: the service cannot be reached.
     """
     if not isinstance(url, str) or not url.startswith(("http://", "https://")):
         raise ValueError(f"url must begin with http:// or https://, as in http://127.0.0.1:8765, got {url!r}")
+    if not isinstance(study, str) or not NAME.fullmatch(study):
+        raise ValueError(
+            f"study must have 1 to 64 letters, digits, '_', '-' or '.', a letter or digit first, got {study!r}"
+        )
+    if as_whole(retries, "retries") < 0:
+        raise ValueError(f"retries must be at least 0, got {retries!r}")
+    timeout = as_positive(timeout, "timeout")
     if problem is not None and not isinstance(problem, Problem):
         raise TypeError(f"problem must be a Problem, got {problem!r}")
     if problem is None and options:
@@ -259,6 +270,8 @@ def connect(
             guards = options.pop("guards", None)
             if guards is not None:
                 known["guards"] = _guards(guards)
+            if "models" in options:
+                options["models"] = models_to_json(options["models"])
             body = {"name": study, "problem": problem.to_json(), **known, "settings": options}
             remote._call("POST", "/studies", body, root=True)
     except BaseException:

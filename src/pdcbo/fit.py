@@ -32,6 +32,8 @@ NOISE_RANGE = (1e-6, 4.0)
 LENGTH_RANGE = (5e-3, 1e2)
 # how much more likely, in logarithms, compressed values must be to be preferred
 CLEARLY = 3.0
+# the spread, relative to the values, that is rounding: nothing is known to change
+ROUNDING = 1e-9
 # equal values closer to their limit than this part of their size say nothing of the scale by that
 NEAR = 5e-3
 
@@ -156,7 +158,7 @@ def fit(
         # A spread over all of history, the newest always in: the likelihood is already sharp at this size.
         keep = _even(len(y), MAX_POINTS)
         X, y = X[keep], y[keep]
-    if len(y) < 3 or np.ptp(y) == 0.0:
+    if len(y) < 3 or np.ptp(y) <= ROUNDING * np.abs(y).max():
         return initial(start.kernel, priors, y, reference)
     plain, likelihood = _most_likely(X, y, start, priors, reference, noise_std)
     compression = Compression.of(y, reference, bad) if bad else None

@@ -3,8 +3,8 @@
     t          (n,)     1, 2, ..., the number of the step that counts
     y          (n, q)   objective and constraint quantities in plant units, NaN = not measured
     limits     (n, N)   the bound of each limit in force when the step was asked
-    parameters name -> (n,) values as proposed
-    context    name -> (n,) values as asked
+    parameters name -> (n,) values as applied, which are those proposed unless others were reported
+    context    name -> (n,) values as they held, likewise
 
 The running average of a quantity passes over steps where it was not measured. What is certified is, at every step, the
 bound of `pdcbo.certificates` from observations on the true average of all steps: those that were not measured enter by
@@ -22,17 +22,22 @@ import numpy as np
 from pdcbo.certificates import noise_boundary
 from pdcbo.optimizers import Optimizer
 from pdcbo.optimizers.assurance import MEASURED_SHARE
-from pdcbo.optimizers.ledger import Ledger
+from pdcbo.optimizers.ledger import Ledger, Step
 from pdcbo.problem import Array, Problem
 
 
 @dataclass(frozen=True)
 class History:
-    """The columns; see the module. `notes` holds what a study adds to a step: origin, prices, reference cost."""
+    """The columns; see the module.
+
+    `worst` is the worst value stated of each limit's quantity; `notes` holds what a study adds to a step: origin,
+    prices, reference cost.
+    """
 
     problem: Problem
     horizon: int | None
     delta: float
+    worst: list[float | None]
     ids: list[int]
     y: Array
     limits: Array
@@ -56,16 +61,19 @@ class History:
     ) -> History:
         """Return the columns of a ledger."""
         steps = ledger.history()
+        own = [(notes or {}).get(s.suggestion.id, {}) for s in steps]
+        ran = [_ran(problem, s, note) for s, note in zip(steps, own, strict=True)]
         return cls(
             problem,
             horizon,
             delta,
+            [ledger.stated_worst(li, problem.constraints[li.constraint].worst) for li in problem.limits],
             [s.suggestion.id for s in steps],
             np.array([s.y for s in steps], dtype=float).reshape(len(steps), len(problem.outputs)),
             np.array([s.limits for s in steps], dtype=float).reshape(len(steps), len(problem.limits)),
-            {name: [s.suggestion.parameters[name] for s in steps] for name in problem.parameters},
-            {name: [s.suggestion.context[name] for s in steps] for name in problem.context},
-            [(notes or {}).get(s.suggestion.id, {}) for s in steps],
+            {name: [values[name] for values in ran] for name in problem.parameters},
+            {name: [values[name] for values in ran] for name in problem.context},
+            own,
         )
 
     @classmethod
@@ -92,7 +100,7 @@ class History:
         limit = self.problem.limits[index]
         count = np.cumsum(~np.isnan(self.y[:, limit.output]))
         alpha = self.delta / len(self.problem.limits)
-        if self.problem.constraints[limit.constraint].worst is None:
+        if self.worst[index] is None:
             alpha *= MEASURED_SHARE  # as the certificate, which keeps the rest for steps that were not measured
         return np.where(count > 0, noise_boundary(count, noise_std, alpha, float(self.horizon or 1000)), 0.0)
 
@@ -104,7 +112,7 @@ class History:
         if noise_std is None:
             return None
         limit = self.problem.limits[index]
-        worst = self.problem.constraints[limit.constraint].worst
+        worst = self.worst[index]
         y = self.y[:, limit.output]
         filled = np.where(np.isnan(y), np.nan if worst is None else worst, y)
         return np.asarray((np.cumsum(filled) + limit.sign * self.noise_boundary(index, noise_std)) / self.t)
@@ -116,3 +124,13 @@ class History:
             return None
         excess = self.y[:, 0] - np.array([np.nan if r is None else r for r in known], dtype=float)
         return np.asarray(np.cumsum(np.nan_to_num(excess)))
+
+
+def _ran(problem: Problem, step: Step, note: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters and context as the plant ran with them: as reported, from the point, or as proposed."""
+    proposed = {**step.suggestion.parameters, **step.suggestion.context}
+    told = note.get("tell") or {}
+    if told or step.proposed is None:
+        return {**proposed, **(told.get("applied") or {}), **(told.get("context") or {})}
+    variables = {**problem.parameters, **problem.context}
+    return {name: variable.decode(u) for (name, variable), u in zip(variables.items(), step.x, strict=True)}

@@ -45,6 +45,9 @@ def report(study: Study, path: str | os.PathLike[str]) -> Path:
 for (const [name, f] of Object.entries(figures)) Plotly.newPlot(name, f.data, f.layout, {{responsive: true}});</script>
 </body></html>"""
     part = target.with_name(target.name + ".part")
-    part.write_text(page)
-    os.replace(part, target)
+    try:
+        part.write_text(page)
+        os.replace(part, target)
+    finally:
+        part.unlink(missing_ok=True)
     return target

@@ -192,6 +192,9 @@ class Choice:
         if isinstance(options, str | bytes) or not isinstance(options, Sequence):
             raise TypeError(f"Choice takes a list of options, got {options!r}")
         plain = tuple(option.item() if isinstance(option, np.generic) else option for option in options)
+        for option in plain:
+            if not isinstance(option, str | bool | numbers.Real):
+                raise TypeError(f"an option of a Choice must be a string, a number or a boolean, got {option!r}")
         plain = tuple(
             option if isinstance(option, str | bool | int) else as_number(option, "an option of a Choice")
             for option in plain

@@ -79,6 +79,7 @@ def compare(
 
     out = Path(out)
     jobs = comparison(plant, variants, seeds, steps, plant_options)
+    jobs[0].make_plant()  # a wrong name or option is one error, not one a job
     run_jobs(jobs, out, workers=workers, report=report)
     collected = collect(jobs, out)
     write_results(jobs, out)

@@ -30,6 +30,7 @@ def run_episode(
     """Tune a plant for one episode, write `episode.png` and `summary.txt` below `out`, and return the summary."""
     plant = make_plant(name, seed, plant_options or {})
     tuner = make_optimizer(variant, plant, None, seed, steps)
+    out.mkdir(parents=True, exist_ok=True)  # first, so that what cannot be written is known before the episode
     began = time.perf_counter()
     records, prices = [], []
     watch = _watched if live else _unwatched
@@ -40,7 +41,6 @@ def run_episode(
     oracle = plant.oracle([record.context for record in records])
     true = np.array([plant.problem.encode_outcome(*r.truth) for r in records if r.truth is not None])
     text = _words(plant, tuner, name, true, oracle.per_step, oracle.time_average, elapsed)
-    out.mkdir(parents=True, exist_ok=True)
     (out / "summary.txt").write_text(text + "\n")
     measured = np.array([plant.problem.encode_outcome(*r.observed) for r in records])
     draw_episode(

@@ -146,7 +146,10 @@ def make_plant(name: str, seed: int, options: Mapping[str, Any]) -> SimulatedPla
     """Return a plant by its name; see `find_plant`."""
     make = find_plant(name)
     _check_options(make, options, f"plant {name!r}")
-    plant: SimulatedPlant = make(seed=seed, **options)
+    try:
+        plant: SimulatedPlant = make(seed=seed, **options)
+    except TypeError as error:
+        raise TypeError(f"options of plant {name!r}: {error}") from None
     return plant
 
 

@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pdcbo.fit import ROUNDING
 from pdcbo.normal import cdf
 from pdcbo.optimizers.reserve import SHARE, Reserve
 from pdcbo.optimizers.settings import Setting
@@ -55,8 +56,6 @@ LEAST_PLAN = 30
 FORESIGHT = 3
 # The chance that noise alone puts a kept average above any of the limits, which the margin is made for.
 NOISE_RISK = 0.01
-# The spread, relative to the values, that is rounding: nothing is known to change.
-ROUNDING = 1e-9
 # The largest price, in spreads of the objective over spreads of the constraint: none is useful beyond it.
 LARGEST_PRICE = 20.0
 

@@ -44,7 +44,8 @@ class Assurance:
 
     def noise_std(self, output: int) -> tuple[float | None, bool]:
         """Return the noise of a constraint quantity, None if it is not known, and whether the user stated it."""
-        stated = [c.noise for c in self.problem.constraints.values()][output - 1]
+        name = self.problem.outputs[output]
+        stated = self.ledger.stated_noise(name, self.problem.constraints[name].noise)
         return stated, stated is not None
 
     def _unmeasured_bound(self, index: int, steps: list[Step], alpha: float) -> GBound | None:
@@ -90,7 +91,7 @@ class Assurance:
         words = f"sub-Gaussian noise of standard deviation {noise_std:.3g} ({'stated' if guaranteed else 'estimated'})"
         extra = 0.0
         unmeasured = [step for step, k in zip(history, known, strict=True) if not k]
-        worst = self.problem.constraints[limit.constraint].worst
+        worst = self.ledger.stated_worst(limit, self.problem.constraints[limit.constraint].worst)
         if worst is not None:
             extra = sum(limit.sign * (worst - step.limits[index]) for step in unmeasured)
             words += f", {len(unmeasured)} unmeasured steps at the stated worst value {worst:.6g}" if unmeasured else ""

@@ -294,9 +294,11 @@ class Optimizer(Assurance, ABC):
 
         Args:
             limits: `name: number`, or a `Constraint` for both sides or another noise or worst value, which takes the
-                place of all that was stated before.
+                place of all that was stated before. Certificates hold all steps to the largest noise and the worst
+                value that was stated for any of them.
         """
-        self.problem = self.problem.with_limits(limits)
+        before, self.problem = self.problem, self.problem.with_limits(limits)
+        self.ledger.restate(before, self.problem)
         self.ledger.events += 1
 
     # What an operator wants to know

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from pdcbo.problem import Limit, Scalar
+from pdcbo.problem import Limit, Problem, Scalar
 
 PENDING, TOLD, UNMEASURED, DROPPED = "pending", "told", "unmeasured", "dropped"
 
@@ -145,6 +145,25 @@ class Ledger:
         self.counted: list[int] = []
         self.events = 0
         self.next_id = 1
+        # what was stated of each constraint, (noise, worst), while other steps were asked for
+        self.superseded: list[dict[str, tuple[float | None, float | None]]] = []
+
+    def restate(self, before: Problem, now: Problem) -> None:
+        """Take account of another noise or worst value of a constraint: steps asked for before keep the old one."""
+        said, says = ({n: (c.noise, c.worst) for n, c in p.constraints.items()} for p in (before, now))
+        if self.steps and said != says:
+            self.superseded.append(said)
+
+    def stated_noise(self, constraint: str, now: float | None) -> float | None:
+        """Return the largest noise stated of a constraint for any step, None if none is stated now."""
+        before = [said[constraint][0] for said in self.superseded]
+        return None if now is None else max([now, *(noise for noise in before if noise is not None)])
+
+    def stated_worst(self, limit: Limit, now: float | None) -> float | None:
+        """Return the worst value stated of a limit's quantity for any step, None if none is stated now."""
+        before = [said[limit.constraint][1] for said in self.superseded]
+        known = [worst for worst in before if worst is not None]
+        return None if now is None else max([now, *known], key=lambda worst: limit.sign * worst)
 
     def open(self, step: Step) -> None:
         """Enter a new pending step.
@@ -203,6 +222,7 @@ class Ledger:
             "counted": list(self.counted),
             "events": self.events,
             "next_id": self.next_id,
+            "superseded": [{name: list(both) for name, both in said.items()} for said in self.superseded],
         }
 
     @classmethod
@@ -214,6 +234,8 @@ class Ledger:
         ledger.counted = [int(i) for i in state["counted"]]
         ledger.events = int(state["events"])
         ledger.next_id = int(state["next_id"])
+        said = state.get("superseded", [])  # which no state had before
+        ledger.superseded = [{name: (noise, worst) for name, (noise, worst) in each.items()} for each in said]
         return ledger
 
 
@@ -230,3 +252,8 @@ def same_outcome(a: list[float], b: list[float]) -> bool:
 def limit_mean(limit: Limit, steps: list[Step], index: int) -> float:
     """Return the average of the limit in force over steps."""
     return float(np.mean([step.limits[index] for step in steps])) if steps else limit.bound
+
+
+def measured_limit_mean(limit: Limit, steps: list[Step], index: int) -> float:
+    """Return the average of the limit in force over the steps that its average is of: those where it was measured."""
+    return limit_mean(limit, [step for step in steps if not math.isnan(step.y[limit.output])] or steps, index)

@@ -174,7 +174,11 @@ class ModelBased(Optimizer):
         stated, is_stated = super().noise_std(output)
         if is_stated:
             return stated, True
-        learned, rows = self.models.hyper[output].noise_std, self.models.rows[output]
+        rows, h = self.models.rows[output], self.models.hyper[output]
+        learned = h.noise_std
+        if h.compression is not None:  # the noise of compressed values, whose variance falls with the slope squared
+            slopes = np.exp(h.compression.log_slope(self.models.Y[rows, output]))
+            learned /= sqrt(float(np.mean(slopes**2)))
         if self.models.specs[output].length_scales is not None or len(rows) >= TRUSTED_ROWS:
             return learned, False
         if len(rows) < LEAST_ROWS:
@@ -247,7 +251,7 @@ class ModelBased(Optimizer):
 
     def _settings(self) -> dict[str, Any]:
         return {
-            "models": _models_to_json(self._given_models),
+            "models": models_to_json(self._given_models),
             "candidates": self._points,
             "beta_sqrt": self._given_beta,
             "norm_bounds": dict(self._given_norms) if isinstance(self._given_norms, Mapping) else self._given_norms,
@@ -275,14 +279,15 @@ class ModelBased(Optimizer):
         return [as_positive(given, "norm_bounds")] * len(self.problem.outputs)
 
 
-def _models_to_json(models: Model | Mapping[str, Model] | None) -> Any:
-    if models is None or isinstance(models, Model):
-        return None if models is None else models.to_json()
-    return {name: model.to_json() for name, model in models.items()}
+def models_to_json(models: Any) -> Any:
+    """Describe a model, or one for each output, in JSON; what is in JSON already goes through as it is."""
+    if isinstance(models, Model):
+        return models.to_json()
+    return {name: models_to_json(m) for name, m in models.items()} if isinstance(models, Mapping) else models
 
 
 def _models_from_json(models: Any) -> Model | Mapping[str, Model] | None:
-    """Read what `_models_to_json` wrote; what users pass goes through as it is."""
+    """Read what `models_to_json` wrote; what users pass goes through as it is."""
     if not isinstance(models, Mapping):
         as_given: Model | None = models
         return as_given

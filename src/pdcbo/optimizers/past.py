@@ -32,12 +32,17 @@ def past_point(problem: Problem, row: Mapping[str, Any]) -> tuple[Array, Array]:
     return np.concatenate([theta, z]), y
 
 
-def past_points(problem: Problem, rows: Iterable[Mapping[str, Any]]) -> list[tuple[Array, Array]]:
-    """Return the point and the outcome of every row; an error names the row."""
+def as_rows(rows: Iterable[Any]) -> Iterable[Any]:
+    """Refuse what is no table; its rows are for others to check."""
     if isinstance(rows, str | Mapping) or not isinstance(rows, Iterable):
         raise TypeError(f"rows must be an iterable of mappings, got {rows!r}")
+    return rows
+
+
+def past_points(problem: Problem, rows: Iterable[Mapping[str, Any]]) -> list[tuple[Array, Array]]:
+    """Return the point and the outcome of every row; an error names the row."""
     points = []
-    for i, row in enumerate(rows):
+    for i, row in enumerate(as_rows(rows)):
         if not isinstance(row, Mapping):
             raise TypeError(f"rows[{i}] must be a mapping of names, got {row!r}")
         try:

@@ -122,14 +122,22 @@ class SafeOpt(ModelBased):
                 minimisers = safe & (lower[0] <= upper[0, safe].min())
                 prior = np.array([h.scale * math.sqrt(h.kernel.variance) for h in self.models.hyper])
                 width = ((upper - lower) / prior[:, None]).max(axis=0)
-                chosen = minimisers | self._expanders(z, std, g_lower, g_upper, safe, minimisers, width)
+                chosen = minimisers | self._expanders(z, mean, std, g_lower, g_upper, safe, minimisers, width)
                 score = -width
             index = np.flatnonzero(chosen)
             j = int(index[lowest(score[index], self.candidates[index], rng)])
         return self.candidates[j], self._named(lower[:, j : j + 1], upper[:, j : j + 1])
 
     def _expanders(
-        self, z: Array, std: Array, g_lower: Array, g_upper: Array, safe: Mask, minimisers: Mask, width: Array
+        self,
+        z: Array,
+        mean: Array,
+        std: Array,
+        g_lower: Array,
+        g_upper: Array,
+        safe: Mask,
+        minimisers: Mask,
+        width: Array,
     ) -> Mask:
         """Return G, as far as it is more uncertain than M and among the most uncertain, as a mask."""
         expanders = np.zeros_like(safe)
@@ -144,14 +152,15 @@ class SafeOpt(ModelBased):
             reachable = reachable[np.argpartition(distance, NEAREST)[:NEAREST]]
         expands = np.ones((len(reachable), len(trial)), dtype=bool)
         beta, covariances = self.beta_sqrt(), self._covariances(z, reachable, trial)
-        for i, limit in enumerate(self.problem.limits):
+        for limit in self.problem.limits:
             h = self.models.hyper[limit.output]
             noisy_var = std[limit.output, trial] ** 2 + h.noise_var * h.scale**2
-            half = beta[limit.output] * std[limit.output]  # u - mean = mean - l
+            half = beta[limit.output] * std[limit.output, trial]
             c = covariances[limit.output]
-            mean = (g_upper[i] - half)[reachable, None] - c * (half[trial] / noisy_var)
+            g = limit.sign * (mean[limit.output, reachable] - limit.bound)
+            then = g[:, None] - c * (half / noisy_var)  # if g were its lower bound at the trial
             var = std[limit.output, reachable, None] ** 2 - c * c / noisy_var
-            expands &= mean + beta[limit.output] * np.sqrt(np.maximum(var, 0.0)) <= 0.0
+            expands &= then + beta[limit.output] * np.sqrt(np.maximum(var, 0.0)) <= 0.0
         expanders[trial] = expands.any(axis=0)
         return expanders
 

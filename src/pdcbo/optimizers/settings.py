@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pdcbo.confidence import TheoremConstants, beta_sqrt, horizon_needed, planned_gain, theorem_constants
+from pdcbo.confidence import (
+    TheoremConstants,
+    beta_sqrt,
+    horizon_needed,
+    largest_variance,
+    planned_gain,
+    theorem_constants,
+)
 from pdcbo.problem import Array
 from pdcbo.search import Score
 
@@ -185,15 +192,19 @@ class TheoremSetting(PaperSetting):
         """Return Theorem 1's constants for one horizon."""
         optimizer = self.optimizer
         outputs = [limit.output for limit in optimizer.problem.limits]
+        hyper, limits = optimizer.models.hyper, optimizer.problem.limits
+        # Assumption 4 wants k <= 1: with k / v for k, v = max k(x, x), norms and beta^(1/2) are sqrt(v) times as large
+        root = [sqrt(largest_variance(h.kernel)) for h in hyper]
         gains = [gain(horizon) for gain in self._gains]
         betas = self._betas(gains)
+        offsets = [abs(hyper[limit.output].mean - limit.bound) for limit in limits]  # of g from what C bounds
         return theorem_constants(
             horizon,
-            np.array([self._norms[i] for i in outputs]),
+            np.array([root[i] * self._norms[i] + offset for i, offset in zip(outputs, offsets, strict=True)]),
             float(self.slater_margin or 0.0),
-            np.array([betas[i] for i in outputs]),
+            np.array([root[i] * betas[i] for i in outputs]),
             np.array([gains[i] for i in outputs]),
-            self._norms[0],
+            root[0] * self._norms[0],
         )
 
     def eta(self) -> Array:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pdcbo.optimizers.ledger import Step, limit_mean, measured
+from pdcbo.optimizers.ledger import Step, measured, measured_limit_mean
 from pdcbo.problem import Limit, Scalar
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def brief(optimizer: Optimizer) -> str:
     if costs:
         parts.append(f"cost average {np.mean(costs):.6g}")
     for i, limit in enumerate(optimizer.problem.limits):
-        values, bound = _measured(history, limit.output), limit_mean(limit, history, i)
+        values, bound = _measured(history, limit.output), measured_limit_mean(limit, history, i)
         average = f"average {np.mean(values):.6g}" if values else "not measured yet"
         now = f" (now {limit.bound:.6g})" if _changed(history, i, limit) else ""
         price = "" if prices is None else f", price {prices()[i]:.4g} a unit"
@@ -65,9 +65,11 @@ def facts(optimizer: Optimizer) -> dict[str, Any]:
     constraints = {}
     for i, (label, certificate) in enumerate(optimizer.certificate().items()):
         limit, average = optimizer.problem.limits[i], certificate.average
+        bound = measured_limit_mean(limit, history, i)
         constraints[label] = certificate.to_json() | {
-            "limit_now": limit.bound if _changed(history, i, limit) else certificate.limit,
-            "holds": None if average is None else limit.sign * (average - certificate.limit) <= 0.0,
+            "limit_measured": bound,
+            "limit_now": limit.bound if _changed(history, i, limit) else bound,
+            "holds": None if average is None else limit.sign * (average - bound) <= 0.0,
             "proven": certificate.holds,
         }
         if debt is not None and prices is not None:
@@ -125,8 +127,8 @@ def _sentences(data: dict[str, Any]) -> list[str]:
 
 def _constraint_sentences(label: str, c: dict[str, Any]) -> list[str]:
     word = "at most" if c["side"] == "upper" else "at least"
-    limit = f"{word} {c['limit']:.6g}"
-    if c["limit"] != c["limit_now"]:
+    limit = f"{word} {c['limit_measured']:.6g}"
+    if c["limit_measured"] != c["limit_now"]:
         limit += f" (its limits so far on average; from now on {c['limit_now']:.6g})"
     if c["average"] is None:
         return [f"  {label}: not measured yet; its average must be {limit}"]
@@ -148,7 +150,8 @@ def _constraint_sentences(label: str, c: dict[str, Any]) -> list[str]:
     if "price" in c:
         if c["price"] > 0.0:
             owed = f"debt {c['debt']:.4g}" if c["debt"] > 0.0 else "no debt, but the limit binds"
-            lines.append(f"    {owed}: one unit less of {label} is now worth a cost of {c['price']:.4g}")
+            way = "less" if c["side"] == "upper" else "more"
+            lines.append(f"    {owed}: one unit {way} of {label} is now worth a cost of {c['price']:.4g}")
         else:
             lines.append("    no debt: the limit does not bind, the cost alone decides")
     return lines

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pdcbo.store import Study
 
 Store = Annotated[str, typer.Option("--store", help="sqlite:///file.db, postgresql://user@host/database or a path")]
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 StudyName = Annotated[str, typer.Argument(help="the study's name")]
 
 
@@ -24,13 +25,15 @@ def serve(
     require_token: Annotated[bool, typer.Option(help="ask for a token on this machine too")] = False,
     certificate: Annotated[str | None, typer.Option(help="a TLS certificate's file")] = None,
     key: Annotated[str | None, typer.Option(help="its key's file")] = None,
-    max_body: Annotated[int, typer.Option(help="bytes that a request's body may have")] = 1 << 20,
+    max_body: Annotated[int, typer.Option(min=1, help="bytes that a request's body may have")] = 1 << 20,
     log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR")] = "INFO",
 ) -> None:
     """Serve the studies of a store over HTTP, with a live page."""
     from pdcbo.service.server import serve as run
     from pdcbo.store import open_journal
 
+    if log_level.upper() not in LEVELS:
+        raise ValueError(f"--log-level must be one of {', '.join(LEVELS)}, got {log_level!r}")
     _check_certificate(certificate, key)
     journal = open_journal(store)
     journal.studies()  # a store that cannot be reached would be a traceback in the server's log

@@ -13,13 +13,13 @@ from pydantic.config import JsonDict
 
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Text = Annotated[str, Field(strict=True, max_length=2000)]
-Name = Annotated[str, Field(strict=True, min_length=1, max_length=128)]
+Name = Annotated[str, Field(strict=True, min_length=1)]
 Key = Annotated[str, Field(min_length=1, max_length=200), SkipValidation]
 StudyName = Annotated[str, Field(strict=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}$")]
-Scalar = StrictBool | StrictInt | Number | Annotated[StrictStr, Field(max_length=200)]
-Values = Annotated[dict[Name, Annotated[Scalar, SkipValidation]], Field(max_length=256)]
+Scalar = StrictBool | StrictInt | Number | StrictStr
+Values = dict[Name, Annotated[Scalar, SkipValidation]]
 Reading = Annotated[Number | None, SkipValidation]
-Measured = Annotated[dict[Name, Reading], Field(max_length=256)]
+Measured = dict[Name, Reading]
 
 SUGGESTION: JsonDict = {
     "id": 1, "parameters": {"feed_rate": 4.61, "temperature": 81.3}, "context": {"price_p": 1100.0}, "outside": [],

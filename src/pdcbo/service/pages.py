@@ -122,8 +122,9 @@ async def login(request: Request) -> Response:
     if request.app.state.require_token and not await run_in_threadpool(token_is_known, token, hashes):
         return HTMLResponse(html.login("That token is not known."), status_code=401)
     answer = RedirectResponse("/", status_code=303)
+    session = request.app.state.sessions.create(token)
     answer.set_cookie(
-        COOKIE, request.app.state.sessions.create(), max_age=int(SESSION_SECONDS), httponly=True, samesite="strict",
+        COOKIE, session, max_age=int(SESSION_SECONDS), httponly=True, samesite="strict",
         secure=request.url.scheme == "https",
     )  # fmt: skip
     return answer

@@ -43,25 +43,26 @@ HEADERS = [
 
 
 class Sessions:
-    """Browser sessions: random names, kept as hashes, forgotten after half a day."""
+    """Browser sessions: random names, kept as hashes, forgotten after half a day or with the token they came by."""
 
     def __init__(self) -> None:
-        self._until: dict[str, float] = {}
+        self._known: dict[str, tuple[float, str]] = {}
         self._lock = threading.Lock()
 
-    def create(self) -> str:
-        """Return a new session's name."""
+    def create(self, token: str) -> str:
+        """Return the name of a new session that a token was given for."""
         name = secrets.token_urlsafe(32)
         with self._lock:
             now = time.monotonic()
-            self._until = {k: v for k, v in self._until.items() if v > now}
-            self._until[hash_token(name)] = now + SESSION_SECONDS
+            self._known = {k: v for k, v in self._known.items() if v[0] > now}
+            self._known[hash_token(name)] = now + SESSION_SECONDS, hash_token(token)
         return name
 
-    def valid(self, name: str) -> bool:
-        """Tell whether a session is there and not too old."""
+    def valid(self, name: str, hashes: Callable[[], dict[str, str]]) -> bool:
+        """Tell whether a session is there and not too old, and its token still among those whose hashes are stored."""
         with self._lock:
-            return self._until.get(hash_token(name), 0.0) > time.monotonic()
+            until, token = self._known.get(hash_token(name), (0.0, ""))
+        return until > time.monotonic() and token in hashes().values()
 
 
 def token_is_known(token: str, hashes: Callable[[], dict[str, str]]) -> bool:
@@ -152,15 +153,15 @@ class Gate:
         if scope["path"].startswith(OPEN_PATHS):
             return True
         kind, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+        assert self.hashes is not None
         if kind.lower() == "bearer":
-            assert self.hashes is not None
             return token_is_known(token.strip(), self.hashes)
         cookies: SimpleCookie = SimpleCookie()
         try:
             cookies.load(headers.get(b"cookie", b"").decode("latin-1"))
         except Exception:
             return False
-        return COOKIE in cookies and self.sessions.valid(cookies[COOKIE].value)
+        return COOKIE in cookies and self.sessions.valid(cookies[COOKIE].value, self.hashes)
 
 
 class TooLargeError(HTTPException):
@@ -185,6 +186,6 @@ async def _refuse(send: Any, scope: Scope, status: int, error: str) -> None:
         headers.append((b"www-authenticate", b"Bearer"))
         if b"text/html" in accept and scope["method"] == "GET":
             status, headers = 303, [(b"location", b"/login")]
-    body = json.dumps({"error": error, "fields": []}).encode()
+    body = json.dumps({"error": error, "fields": [], "kind": None}).encode()
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -106,6 +106,8 @@ class _Base(ABC):
                     connection.close()
 
     def _undo(self) -> None:
+        if self._connection is None:  # it could not be opened, for a reason of its own
+            return
         try:
             self._run("ROLLBACK", ())
         except self.errors:
@@ -250,6 +252,8 @@ def backend(url: str | os.PathLike[str]) -> Backend:
     Raises:
         ValueError: the address is of another kind.
     """
+    if not isinstance(url, str | os.PathLike):
+        raise TypeError(f"store must be an address or a file's path, got {url!r}")
     text = os.fspath(url)
     if text.startswith("sqlite:///"):
         path = unquote(text.removeprefix("sqlite:///"))
@@ -257,6 +261,6 @@ def backend(url: str | os.PathLike[str]) -> Backend:
             return SqliteBackend(path)
     elif text.startswith(("postgresql://", "postgres://")):
         return PostgresBackend(text)
-    elif "://" not in text and text:
+    elif "://" not in text and text and ":memory:" not in text:
         return SqliteBackend(text)
     raise ValueError(f"store must be sqlite:///file.db, postgresql://user@host/database or a file's path, got {text!r}")

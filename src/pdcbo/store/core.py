@@ -56,8 +56,8 @@ class StudyCore:
 
     def noise_levels(self) -> list[float | None]:
         """Return the noise level of each output: stated, or as the models last estimated it; no model is waited for."""
-        problem = self._current().book.problem
-        stated = [None, *(c.noise for c in problem.constraints.values())]
+        book = self._current().book
+        stated = [None, *(book.noise_std(i)[0] for i in range(1, len(book.problem.outputs)))]
         learned = self._follower.peek(lambda o: [o.noise_std(i)[0] if i else None for i in range(len(stated))])
         self._noise = learned or self._noise
         return [s if s is not None else e for s, e in zip(stated, self._noise or [None] * len(stated), strict=True)]

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from pdcbo.guards import Guards
 from pdcbo.optimizers import Optimizer, Suggestion
 from pdcbo.optimizers.base import Bounds
 from pdcbo.optimizers.ledger import Step
@@ -58,13 +59,15 @@ class Draft:
     prices: list[float] | None = None
 
     @classmethod
-    def from_model(cls, optimizer: Optimizer, record: Record, step: Step, seen: int) -> Draft:
+    def from_model(
+        cls, optimizer: Optimizer, guards: Guards, running: list[dict[str, Scalar]], step: Step, seen: int
+    ) -> Draft:
         """Return what the model proposes, with the bounds at the point where the guards would put it."""
         s = step.suggestion
         price = getattr(optimizer, "price", None)
         prices = None if price is None else price().tolist()
         draft = cls(s.parameters, s.context, "model", "", seen, step, prices=prices)
-        parameters, words = record.guards.apply(optimizer.problem, s.parameters, record.running())
+        parameters, words = guards.apply(optimizer.problem, s.parameters, running)
         if not words:
             return draft
         x = point(optimizer.problem, parameters, s.context)

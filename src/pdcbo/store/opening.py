@@ -40,7 +40,7 @@ def definition(
     settings: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the payload of a study's first event, after making the optimizer once to have everything checked."""
-    if optimizer not in OPTIMIZERS:
+    if not isinstance(optimizer, str) or optimizer not in OPTIMIZERS:
         raise ValueError(f"optimizer must be one of {list(OPTIMIZERS)!r}, got {optimizer!r}")
     made = OPTIMIZERS[optimizer](problem, horizon=horizon, seed=seed, delta=delta, **(settings or {}))
     given = guards if isinstance(guards, Guards) else Guards.from_json(guards)

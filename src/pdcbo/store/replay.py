@@ -48,7 +48,17 @@ def new_optimizer(created: Mapping[str, Any]) -> Optimizer:
 
 def constraint_changes(limits: Mapping[str, Any]) -> dict[str, Any]:
     """Read limits from JSON: a number, or both sides of a constraint."""
-    return {name: Constraint(**spec) if isinstance(spec, Mapping) else spec for name, spec in limits.items()}
+    changes = {}
+    known = list(Constraint.__dataclass_fields__)
+    for name, spec in limits.items():
+        unknown = [key for key in spec if key not in known] if isinstance(spec, Mapping) else []
+        if unknown:
+            raise ValueError(f"limits[{name!r}]: unknown {unknown[0]!r}; there are {known!r}")
+        try:
+            changes[name] = Constraint(**spec) if isinstance(spec, Mapping) else spec
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"limits[{name!r}]: {error}") from None
+    return changes
 
 
 def apply_to_optimizer(optimizer: Optimizer, event: Event) -> None:
@@ -122,8 +132,7 @@ class Record:
                 note[event.kind] = p
                 if (event.kind == "tell" or p["applied"]) and p["id"] > self.last_id:
                     self.last_id = p["id"]
-                    proposed = self.book.ledger.steps[p["id"]].suggestion.parameters
-                    self.last = {**proposed, **(p["applied"] or {})} if event.kind == "tell" else dict(proposed)
+                    self.last = self.applied(p["id"])
             case "observe":
                 self.warm += len(p["rows"])
             case "guards":
@@ -137,6 +146,22 @@ class Record:
             case "return":
                 self.returning = p["reason"] or NO_REASON
         self.seq = event.seq
+
+    def applied(self, suggestion: int) -> dict[str, Scalar]:
+        """Return the parameters that a suggestion ran with: as reported, and else as proposed."""
+        proposed = self.book.ledger.steps[suggestion].suggestion.parameters
+        told = self.notes[suggestion].get("tell") or {}
+        values = {**proposed, **(told.get("applied") or {})}
+        return {name: variable.plain(values[name]) for name, variable in self.book.problem.parameters.items()}
+
+    def in_full(self, settling: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the payload of a tell or a fail with all that was applied and held, said or not."""
+        proposed = self.book.ledger.steps[settling["id"]].suggestion
+        full = dict(settling)
+        if "objective" in full:
+            full["applied"] = {**proposed.parameters, **(full["applied"] or {})}
+            full["context"] = {**proposed.context, **(full["context"] or {})}
+        return full
 
     def settled_as(self, suggestion: int) -> tuple[str, dict[str, Any]] | None:
         """Return the kind and payload of the event that settled a suggestion, or None while it is pending."""

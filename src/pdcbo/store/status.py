@@ -77,8 +77,10 @@ def _constraint(history: History, index: int, noise_std: float | None) -> dict[s
     n = len(history.ids)
     average = history.running_average(limit.output)[-1] if n else math.nan
     certified = history.certified(index, noise_std) if n else None
-    bound = float(history.running_limit(index)[-1]) if n else limit.bound
-    measured = int((~np.isnan(history.y[:, limit.output])).sum())
+    known = ~np.isnan(history.y[:, limit.output])
+    measured = int(known.sum())
+    held = history.limits[known if measured else slice(None), index]  # the limits of the steps the average is of
+    bound = float(held.mean()) if n else limit.bound
     doubt = None
     if measured and noise_std is not None:
         doubt = float(history.noise_boundary(index, noise_std)[-1]) / measured
@@ -122,7 +124,7 @@ def _alarms(study: Study, record: Record, history: History, facts: dict[str, Any
         found.append((WARNING, f"{_number(len(old), 'suggestion')} waiting for a result, the oldest (suggestion "
                                f"{old[0]['id']}) for {age_in_words(old[0]['age'])}."))  # fmt: skip
     recent = [record.book.ledger.steps[i] for i in history.ids[-20:]]
-    outside = sorted({name for step in recent for name in step.suggestion.outside})
+    outside = sorted({name for step in recent for name in step.outside})
     if outside:
         found.append((WARNING, f"The context left its stated range in the last 20 steps: {', '.join(outside)}."))
     unmeasured = sum(all(math.isnan(v) for v in step.y) for step in recent)

@@ -19,7 +19,8 @@ from typing import Any
 from pdcbo.certificates import Certificate
 from pdcbo.guards import Guards
 from pdcbo.optimizers import Suggestion
-from pdcbo.optimizers.ledger import Step
+from pdcbo.optimizers.ledger import DROPPED, Step
+from pdcbo.optimizers.past import as_rows
 from pdcbo.optimizers.summary import Summary
 from pdcbo.problem import Constraint, Problem, Values, as_number, as_positive
 from pdcbo.store.backends import StoreError
@@ -29,7 +30,7 @@ from pdcbo.store.failpoints import failpoint
 from pdcbo.store.journal import Event, Journal
 from pdcbo.store.opening import open_journal, opened
 from pdcbo.store.replay import constraint_changes
-from pdcbo.store.values import as_json, as_json_values, as_key
+from pdcbo.store.values import as_json, as_json_values, as_key, as_reason
 
 
 class Study(StudyCore):
@@ -98,13 +99,14 @@ class Study(StudyCore):
         started = time.monotonic()
         deadline = None if deadline is None else as_positive(deadline, "deadline")
         given, key = as_json_values(context, "context") or {}, as_key(key)
-        record = self._current()
-        record.book.problem.encode_context(given)
-        if (answer := self._answer(key, given)) is not None:
-            return answer
-        deadline = record.guards.deadline if deadline is None else deadline
+        with self.record() as record:
+            record.book.problem.encode_context(given)
+            if (answer := self._answer(key, given)) is not None:
+                return answer
+            deadline = record.guards.deadline if deadline is None else deadline
+            order = ordered(record, given)
         failpoint("ask-begin")
-        draft = ordered(record, given) or self._model_draft(given, deadline, started)
+        draft = order or self._model_draft(given, deadline, started)
         failpoint("ask-proposed")
         with self._writing() as record:
             if (answer := self._answer(key, given)) is not None:
@@ -190,7 +192,7 @@ class Study(StudyCore):
 
     def observe_table(self, rows: Iterable[Mapping[str, Any]], *, key: str | None = None) -> int:
         """Learn from a table of past operation; all rows enter as one event or none. Return how many there were."""
-        table = [as_json(row, f"rows[{i}]") for i, row in enumerate(rows)]
+        table = [as_json(row, f"rows[{i}]") for i, row in enumerate(as_rows(rows))]
         if table:
             self._command("observe", {"rows": table}, key)
         return len(table)
@@ -209,22 +211,36 @@ class Study(StudyCore):
 
     def set_guards(self, guards: Guards | Mapping[str, Any], *, key: str | None = None) -> None:
         """Put other guards in force from the next suggestion on."""
+        if guards is None:
+            raise TypeError("guards must be Guards or a mapping, got None; Guards() removes all of them")
         given = guards if isinstance(guards, Guards) else Guards.from_json(guards)
         self._command("guards", given.check(self.problem).to_json(), key)
 
     def pause(self, reason: str = "", *, key: str | None = None) -> None:
         """Hold the parameters applied last until `resume`; the plant is still answered, nothing new is tried."""
-        self._command("pause", {"reason": as_json(str(reason), "reason")}, key)
+        self._command("pause", {"reason": as_reason(reason)}, key)
 
     def resume(self, *, key: str | None = None) -> None:
         """End a pause or a return to known-good parameters."""
         self._command("resume", {}, key)
 
     def set_known_good(self, parameters: Values | Suggestion | int, *, key: str | None = None) -> None:
-        """Name the parameters to return to in need, or the suggestion that had them."""
-        if not isinstance(parameters, Mapping):
-            parameters = self._current().book.ledger.find(parameters).suggestion.parameters
-        given, problem = as_json_values(parameters, "parameters") or {}, self.problem
+        """Name the parameters to return to in need, or the suggestion that had them: as applied, where it was told.
+
+        Raises:
+            Conflict: the suggestion never ran.
+        """
+        problem = self.problem
+        if isinstance(parameters, Mapping):
+            given = as_json_values(parameters, "parameters") or {}
+        elif isinstance(parameters, Suggestion | int) and not isinstance(parameters, bool):
+            with self.record() as record:
+                step = record.book.ledger.find(parameters)
+                if step.status == DROPPED:
+                    raise Conflict(f"suggestion {step.suggestion.id} never ran; name parameters that did")
+                given = record.applied(step.suggestion.id)
+        else:
+            raise TypeError(f"parameters must be a mapping of names, a Suggestion or its id, got {parameters!r}")
         problem.encode_parameters(given)
         plain = {name: variable.plain(given[name]) for name, variable in problem.parameters.items()}
         self._current().guards.admit(problem, plain, "parameters")
@@ -234,7 +250,7 @@ class Study(StudyCore):
         """Propose the known-good parameters from now on, as fast as the rate limits allow, until `resume`."""
         if self._current().known_good is None:
             raise Conflict("no known-good parameters are set; name them with set_known_good first")
-        self._command("return", {"reason": as_json(str(reason), "reason")}, key)
+        self._command("return", {"reason": as_reason(reason)}, key)
 
     # What is known
 
@@ -256,7 +272,8 @@ class Study(StudyCore):
     @property
     def pending(self) -> list[Suggestion]:
         """The suggestions nobody has settled, oldest first."""
-        return self._current().book.pending
+        with self.record() as record:
+            return record.book.pending
 
     @property
     def seq(self) -> int:
@@ -312,13 +329,12 @@ class Study(StudyCore):
             number = record.book.ledger.find(suggestion).suggestion.id
             payload = {"id": number, **payload}
             settled = record.settled_as(number)
-            if settled == (kind, payload):
-                return
             if settled is not None:
-                raise Conflict(
-                    f"suggestion {number} was settled before ({settled[0]}) with another result; "
-                    "use correct() to replace measured values"
-                )
+                if settled[0] == kind and record.in_full(settled[1]) == record.in_full(payload):
+                    return
+                never = record.book.ledger.steps[number].status == DROPPED
+                remedy = "it never ran" if never else "use correct() to replace or supply measured values"
+                raise Conflict(f"suggestion {number} was settled before ({settled[0]}) with another result; {remedy}")
             self._append(record, kind, payload, None)
             failpoint(f"{kind}-appended")
         failpoint("tell-done")
@@ -335,9 +351,10 @@ class Study(StudyCore):
     def _model_draft(self, context: dict[str, Any], deadline: float | None, started: float) -> Draft:
         def propose() -> Draft:
             with self._follower.caught_up() as (optimizer, seq):
-                record = self._current()
+                with self.record() as record:  # which others change while the model proposes
+                    guards, running = record.guards, record.running()
                 try:
-                    draft = Draft.from_model(optimizer, record, optimizer.propose(context), seq)
+                    draft = Draft.from_model(optimizer, guards, running, optimizer.propose(context), seq)
                 except Exception as error:
                     self._follower.discard(error)
                     raise
@@ -359,4 +376,5 @@ class Study(StudyCore):
             raise
         except Exception as error:
             why = f"the model could not be formed ({type(error).__name__}: {error})"
-        return choose_fallback(self._current(), context, why)
+        with self.record() as record:
+            return choose_fallback(record, context, why)

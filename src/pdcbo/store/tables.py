@@ -23,7 +23,7 @@ from typing import Any
 
 from pdcbo.optimizers.ledger import PENDING, Step
 from pdcbo.optimizers.past import nest, past_point
-from pdcbo.problem import Choice, Integer, Problem
+from pdcbo.problem import Choice, Integer, Problem, Scalar
 from pdcbo.store.replay import Record
 from pdcbo.store.study import Study
 
@@ -193,30 +193,49 @@ def _cell(problem: Problem, name: str, value: Any, where: str) -> Any:
     variable = {**problem.parameters, **problem.context}[name]
     if isinstance(variable, Choice):
         for option in variable.options:
-            if option == value or str(option) == str(value):
+            if _same(option, value):
                 return option
         raise ValueError(f"{where}: must be one of {list(variable.options)!r}, got {value!r}")
     number = _number(value, where)
     return int(number) if isinstance(variable, Integer) and number == math.floor(number) else number
 
 
+def _same(option: Scalar, cell: Any) -> bool:
+    """Tell whether a cell is an option, as it is or as spreadsheets write it: TRUE for True, 1.0 for 1."""
+    if isinstance(option, bool) or isinstance(cell, bool):
+        return str(option).lower() == str(cell).lower()
+    if isinstance(option, str):
+        return option == str(cell)
+    try:
+        return float(option) == float(cell)
+    except (TypeError, ValueError):
+        return False
+
+
 def _number(value: Any, where: str) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise ValueError(f"{where}: must be a number, got {value!r}") from None
+        number = math.nan
     if not math.isfinite(number):
-        raise ValueError(f"{where}: must be finite, got {value!r}")
+        raise ValueError(f"{where}: must be a finite number, or an empty cell if it was not measured, got {value!r}")
     return number
 
 
 def _read_csv(path: Path) -> tuple[list[str], list[dict[str, Any]]]:
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:  # spreadsheets put a byte-order mark first
-            reader = csv.DictReader(file)
-            return list(reader.fieldnames or ()), list(reader)
+            lines = [line for line in csv.reader(file) if line]
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"{path.name} is not a CSV file in UTF-8: {error}") from None
+    header = lines[0] if lines else []
+    for i, line in enumerate(lines[1:], 1):
+        if len(line) != len(header):
+            raise ValueError(
+                f"{path.name}, row {i}: must have {len(header)} cells like the header, got {len(line)}: {line!r}; "
+                "decimals take a point, and a cell with a comma quotes"
+            )
+    return header, [dict(zip(header, line, strict=True)) for line in lines[1:]]
 
 
 def _write_parquet(path: Path, problem: Problem, columns: list[str], table: list[dict[str, Any]]) -> None:

@@ -45,6 +45,13 @@ def as_json_values(values: object, field_name: str) -> dict[str, Any] | None:
     return result
 
 
+def as_reason(reason: object) -> str:
+    """Return a reason, which may be an exception, in words."""
+    if reason is None:
+        raise TypeError("reason must be in words, or left out, got None")
+    return str(reason)
+
+
 def as_key(key: object) -> str | None:
     """Check a client's key: 1 to 200 printable characters."""
     if key is None:
