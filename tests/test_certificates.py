@@ -14,7 +14,7 @@ import pytest
 from scipy.stats import binom, norm
 
 from pdcbo import PDCBO, Constraint, Fixed, Model, Problem
-from pdcbo.certificates import mean_norm, noise_boundary, summed_posterior
+from pdcbo.certificates import mean_norm, neighbour_noise, noise_boundary, summed_posterior
 from pdcbo.gp import Posterior
 from pdcbo.kernels import Factor, Kernel
 from pdcbo.model import kernel_for
@@ -268,3 +268,39 @@ def test_a_step_without_measurement_does_not_drown_the_others() -> None:
     for bound in (certificate.observation, certificate.posterior):
         assert bound is not None
         assert certificate.average < bound.value < 22.0
+
+
+def test_a_restated_noise_does_not_make_old_steps_surer() -> None:
+    problem = Problem({"a": (0.0, 1.0)}, {}, {"g": Constraint(upper=1.0, noise=5.0, worst=9.0)})
+    tuner = Fixed(problem, parameters={"a": 0.5})
+    for _ in range(20):
+        tuner.tell(tuner.ask(), 1.0, {"g": 1.0})
+    tuner.fail(tuner.ask())
+    before = tuner.certificate()["g"].observation
+    tuner.set_limits({"g": Constraint(upper=1.0, noise=0.01, worst=2.0)})
+    copy = Fixed.restore(tuner.state())
+    assert before == tuner.certificate()["g"].observation == copy.certificate()["g"].observation
+    fresh = Fixed(tuner.problem, parameters={"a": 0.5})
+    fresh.set_limits({"g": Constraint(upper=1.0, noise=5.0)})  # nothing was asked for under the other one
+    assert fresh.ledger.superseded == []
+
+
+def test_noise_of_compressed_values_is_in_plant_units() -> None:
+    """Values of up to 800 beside a limit of 3: learned from compressed ones, the noise of 1 would look smaller."""
+    tuner = PDCBO(Problem({"a": (0.0, 1.0), "b": (0.0, 1.0)}, {}, {"g": 3.0}))
+    rng = np.random.default_rng(1)
+    for a, b in rng.random((160, 2)).tolist():
+        g = 1.0 + 2.0 * math.exp(6.0 * (a * b) ** 2) + rng.normal()
+        tuner.observe({"a": a, "b": b}, objective=a + 0.01 * rng.normal(), constraints={"g": g})
+    assert tuner.models.hyper[1].compression is not None
+    noise, stated = tuner.noise_std(1)
+    assert not stated
+    assert noise is not None
+    assert noise >= 0.95
+
+
+def test_neighbour_noise() -> None:
+    rng = np.random.default_rng(1)
+    X = rng.random((300, 1))
+    assert neighbour_noise(X, np.sin(X[:, 0]) + 0.5 * rng.normal(size=300)) == pytest.approx(0.5, rel=0.15)
+    assert neighbour_noise(X[:1], X[:1, 0]) == 0.0

@@ -21,6 +21,7 @@ from pdcbo.confidence import (
 from pdcbo.gp import Posterior
 from pdcbo.kernels import FAMILIES, Factor, Kernel
 from pdcbo.model import kernel_for
+from pdcbo.optimizers.settings import TheoremSetting
 
 
 def test_beta_by_hand() -> None:
@@ -178,3 +179,24 @@ def test_truncation_holds_for_every_kernel(family: str) -> None:
     kernel = kernel_for(problem, family, np.array([0.3, 0.7, 0.9]), 2.0)
     corners = np.array([[a, c, z] for a in (0, 0.5, 1) for c in (0, 0.5, 1) for z in (0, 0.5, 1)], dtype=float)
     assert largest_variance(kernel) == pytest.approx(kernel.diagonal(corners).max())
+
+
+def test_theorem_setting_minds_the_variance() -> None:
+    """Values twice as large, variance fourfold, norm 1: as a kernel of variance 1 with norm 2 and beta doubled."""
+    loud = Problem({"a": (0.0, 10.0)}, {"z": (0.0, 1.0)}, {"g": Constraint(upper=4.0, noise=0.2)})
+    models = Model(length_scales=5.0, variance=4.0, noise_var=0.04)
+    small, large = (
+        PDCBO(problem, **{**THEOREM, **other}).setting
+        for problem, other in ((PROBLEM, {}), (loud, {"models": models, "slater_margin": 1.0}))
+    )
+    assert isinstance(small, TheoremSetting)
+    assert isinstance(large, TheoremSetting)
+    assert large.initial_queue() == pytest.approx(4.0 * 2.0 * 20.0 / 1.0 + 4.0 * 2.0**2 / 1.0)
+    assert large.constants(400).beta_sqrt == pytest.approx(2.0 * np.array(small.constants(400).beta_sqrt))
+
+
+def test_theorem_setting_minds_where_g_stands() -> None:
+    """The model's mean is 0 and the limit 2: |g| goes up to C + 2 = 3."""
+    models = Model(length_scales=5.0, variance=1.0, noise_var=0.01, mean=0.0)
+    tuner = PDCBO(PROBLEM, **{**THEOREM, "models": models})
+    assert tuner.queue == pytest.approx([4.0 * 20.0 / 0.5 + 4.0 * 3.0**2 / 0.5])

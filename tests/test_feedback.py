@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from pdcbo import PDCBO, Choice, Constraint, Fixed, Integer, Model, Problem
+from pdcbo.optimizers.adaptive import AdaptiveSetting
 
 PROBLEM = Problem(
     {"a": (0.0, 10.0), "n": Integer(0, 4)},
@@ -369,3 +370,31 @@ def test_failures_at_the_start_do_not_break_the_limits(failed: int) -> None:
     truth = [plant.truth(step.suggestion.parameters, step.suggestion.context) for step in t.ledger.history()]
     for name, limit in (("x_a", 0.12), ("x_g", 0.08)):
         assert np.mean([answer.constraints[name] for answer in truth]) <= limit
+
+
+def test_what_was_not_measured_is_thought_over_again() -> None:
+    """A step was not measured where g turns out to be 3 above its limit: the balance comes to know."""
+    t = PDCBO(PROBLEM, horizon=40, models=GIVEN, candidates=6)
+    s = t.ask({"z": 0.5})
+    t.fail(s, "analyser offline")
+    for _ in range(6):
+        t.tell(t.ask({"z": 0.5}), 1.0, {"g": 4.0, "h": 3.0}, applied=s.parameters)
+    assert isinstance(t.setting, AdaptiveSetting)
+    assert t.balance[0] == pytest.approx(18.0)
+    assert t.setting.balance()[0] == pytest.approx(21.0, abs=0.5)
+    copy = PDCBO.restore(json.loads(everything(t)))
+    assert everything(copy) == everything(t)
+    t.correct(s, objective=1.0, constraints={"g": 4.0, "h": 3.0})
+    assert t.setting.revision.tolist() == [0.0, 0.0]
+    assert t.setting.balance()[0] == pytest.approx(21.0)
+
+
+def test_no_floor_is_put_above_what_is_looked_for() -> None:
+    t = PDCBO(Problem({"a": (0.0, 1.0)}, {}, {"g": 0.0}), candidates=11)
+    assert isinstance(t.setting, AdaptiveSetting)
+    for a in np.linspace(0.0, 1.0, 11):
+        t.observe({"a": float(a)}, objective=float(a), constraints={"g": 1.0 + 0.01 * float(a)})
+    assert t.setting._floors() == []
+    t.observe({"a": 0.5}, objective=0.5, constraints={"g": -0.5})
+    [(_, _, floor)] = t.setting._floors()
+    assert floor < -0.5

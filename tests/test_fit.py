@@ -163,3 +163,21 @@ def test_refits_are_amortised(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_one_value_next_to_its_limit_is_no_scale(value: float) -> None:
     kernel = Kernel((Factor("squared-exponential", (0,), (1.0,)),))
     assert initial(kernel, Priors(), np.array([value]), 5.0).scale > 0.5
+
+
+def test_exact_repeats_do_not_flatten_the_function() -> None:
+    X = np.array([[0.0], [0.3], [0.6], [1.0]])
+    y = np.array([1.0, -1.0, 0.5, 2.0])
+    kernel = Kernel((Factor("squared-exponential", (0,), (0.3,)),))
+    repeated = np.append(np.arange(4), np.full(95, 2))
+    few = learn(X, y, kernel)
+    assert learn(X[repeated], y[repeated], kernel) == few
+    noisy = y[repeated] + np.where(np.arange(99) % 2 == 0, 0.0, 0.1)
+    assert learn(X[repeated], noisy, kernel) != few  # noise is not left out
+
+
+def test_rounding_is_no_function() -> None:
+    X = np.random.default_rng(0).random((20, 1))
+    kernel = Kernel((Factor("squared-exponential", (0,), (0.3,)),))
+    jitter = 1.0 + 1e-14 * np.random.default_rng(1).normal(size=20)
+    assert learn(X, jitter, kernel).scale == pytest.approx(1.0)

@@ -180,8 +180,11 @@ def test_a_token_is_needed_beyond_this_machine(tmp_path: Path) -> None:
             assert "HttpOnly" in signed.headers["set-cookie"]
             assert "SameSite=strict" in signed.headers["set-cookie"]
             assert browser.get("/").status_code == 200
-        journal.remove_token("plant")
-        assert httpx.get(f"{url}{API}", headers=known).status_code == 401
+            journal.remove_token("plant")
+            assert httpx.get(f"{url}{API}", headers=known).status_code == 401
+            gone = browser.get(API)  # its sessions end with a token
+            assert gone.status_code == 401
+            assert gone.json()["kind"] is None
     journal.close()
 
 
@@ -474,3 +477,35 @@ def test_refusals_say_what_they_got_and_what_is_missing(service: str) -> None:
     assert "got 'r 2!'" in named.json()["error"]
     with pytest.raises(ValueError, match=r"url must begin with http:// or https://.*, got '127.0.0.1:1'"):
         pdcbo.connect("127.0.0.1:1", "x")
+
+
+def test_names_and_options_of_any_length_are_answered(service: str, tmp_path: Path) -> None:
+    long = pdcbo.Problem({"k": pdcbo.Choice(["o" * 300, "p" * 300])}, {"c" * 200: (0.0, 1.0)}, {"g": 0.5})
+    with Study.open(f"sqlite:///{tmp_path}/service.db", "long", long, optimizer="random"):
+        pass
+    with pdcbo.connect(service, "long") as remote:
+        s = remote.ask({"c" * 200: 0.5})
+        assert s.parameters["k"] in ("o" * 300, "p" * 300)
+        remote.tell(s, 1.0, {"g": 0.1})
+
+
+def test_models_go_over_the_wire(service: str) -> None:
+    models = {"objective": pdcbo.Model(length_scales=0.5, variance=1.0, noise_var=0.01), "g": pdcbo.Model("matern-5/2")}
+    pdcbo.connect(service, "one", PROBLEM, models=models["g"], horizon=5).close()
+    pdcbo.connect(service, "two", PROBLEM, models=models, horizon=5).close()
+    with pdcbo.connect(service, "two", PROBLEM, models=models, horizon=5) as remote:
+        assert remote.ask({"c": 0.5}).id == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"study": "a/b"}, "study must have 1 to 64 letters"),
+        ({"study": 5}, "study must have 1 to 64 letters"),
+        ({"retries": -1}, "retries must be at least 0"),
+        ({"timeout": 0.0}, "timeout must be"),
+    ],
+)
+def test_connect_says_what_is_wrong(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        pdcbo.connect("http://127.0.0.1:1", **{"study": "plant", **arguments})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -269,3 +270,65 @@ def test_known_good_parameters_and_bounds_must_agree(tmp_path: Path) -> None:
     assert "known_good['a'] must lie in its bounds (0.5, 0.6), got 0.4" in status(study)["alarms"][0]["text"]
     with pytest.raises(ValueError, match=r"must be \(lo, hi\) within \[0.0, 1.0\], got \[0.6, 0.5\]"):
         study.set_guards({"bounds": {"a": [0.6, 0.5]}})
+
+
+def test_known_good_is_what_ran(tmp_path: Path) -> None:
+    study = Study.open(tmp_path / "plant.db", "plant", PROBLEM, optimizer="random")
+    s, never = study.ask(context(0)), study.ask(context(1))
+    study.tell(s, 1.0, {"g": 0.1}, applied={"a": 0.25})
+    study.fail(never, "refused", applied=False)
+    study.set_known_good(s)
+    assert study.events()[-1].payload["parameters"] == {**s.parameters, "a": 0.25}
+    with pytest.raises(Conflict, match=f"suggestion {never.id} never ran"):
+        study.set_known_good(never)
+    with pytest.raises(Conflict, match=r"settled before.*it never ran"):
+        study.tell(never, 1.0, {"g": 0.1})
+    with pytest.raises(TypeError, match="parameters must be a mapping of names, a Suggestion or its id, got 'x'"):
+        study.set_known_good("x")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"Guards\(\) removes all of them"):
+        study.set_guards(None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="reason must be in words"):
+        study.pause(None)  # type: ignore[arg-type]
+    for limits, words in (({"g": {"uper": 3}}, "unknown 'uper'"), ({"g": {"upper": "3"}}, "upper must be a number")):
+        with pytest.raises((TypeError, ValueError), match=rf"limits\['g'\]: {words}"):
+            study.set_limits(limits)
+    with pytest.raises(TypeError, match="rows must be an iterable of mappings, got None"):
+        study.observe_table(None)  # type: ignore[arg-type]
+
+
+def test_the_same_tell_in_other_words_is_the_same(tmp_path: Path) -> None:
+    study = Study.open(tmp_path / "plant.db", "plant", PROBLEM, optimizer="random")
+    s = study.ask({"c": 0.5})
+    study.tell(s, 1.0, {"g": 0.1})
+    for more in ({"applied": s.parameters}, {"applied": {}}, {"context": {"c": 0.5}}):
+        study.tell(s, 1.0, {"g": 0.1}, **more)
+    assert study.seq == 3
+    with pytest.raises(Conflict):
+        study.tell(s, 1.0, {"g": 0.1}, applied={"a": 1.0 - s.parameters["a"]})
+
+
+def test_an_integer_that_was_reported_as_a_float_stays_one(tmp_path: Path) -> None:
+    study = Study.open(tmp_path / "plant.db", "plant", MIXED, optimizer="random")
+    s = study.ask()
+    study.tell(s, 1.0, applied={"i": 3.0})
+    study.pause()
+    held = study.ask().parameters["i"]
+    assert (held, type(held)) == (3, int)
+
+
+def test_readers_and_writers_at_once_do_not_trip_over_each_other(tmp_path: Path) -> None:
+    study = Study.open(tmp_path / "plant.db", "plant", PROBLEM, optimizer="random",
+                       guards=Guards(fallback={"a": 0.5, "b": 0.5}))  # fmt: skip
+    pending = [study.ask(context(t)) for t in range(200)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        teller = threading.Thread(target=lambda: [study.tell(s, 1.0, {"g": 0.1}) for s in pending])
+        teller.start()
+        while teller.is_alive():
+            assert len(study.pending) <= 400
+            study.ask({"c": 0.5})
+        teller.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert {event.payload["origin"] for event in study.events() if event.kind == "ask"} == {"model"}

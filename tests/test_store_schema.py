@@ -75,3 +75,5 @@ def test_a_newer_store_is_refused_and_left_alone(store: str) -> None:
     for _ in range(2):
         with pytest.raises(SchemaError, match="schema version 99; this release reads up to"):
             Study.open(store, "plant")
+        with pytest.raises(SchemaError, match="schema version 99"):
+            Study.open(store, "plant", PROBLEM, optimizer="random")

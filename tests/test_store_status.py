@@ -16,7 +16,7 @@ import pdcbo
 from pdcbo import figures
 from pdcbo.history import History
 from pdcbo.store import Study
-from pdcbo.store.status import age_in_words, status
+from pdcbo.store.status import age_in_words, history_of, status
 
 
 def words(study: Study, level: str) -> str:
@@ -130,3 +130,22 @@ def test_the_reason_of_a_return_stays_in_sight(tmp_path: Path) -> None:
     again = Study.open(tmp_path / "plant.db", "plant")
     assert (status(again)["mode"], status(again)["reason"]) == ("known-good", "smoke in the hall")
     assert "known-good parameters (smoke in the hall) until you resume" in words(again, "warning")
+
+
+def test_the_page_shows_what_ran_and_compares_like_with_like(tmp_path: Path) -> None:
+    problem = pdcbo.Problem({"a": (0.0, 10.0)}, {"c": (0.0, 1.0)}, {"g": 0.1})
+    study = Study.open(tmp_path / "plant.db", "plant", problem, optimizer="random")
+    for _ in range(10):
+        study.tell(study.ask({"c": 0.5}), 1.0, {"g": 0.5}, applied={"a": 2.5}, context={"c": 3.0})
+    study.set_limits({"g": 1.0})
+    for _ in range(10):
+        study.fail(study.ask({"c": 0.5}), "analyser offline")
+    seen = status(study)
+    assert any("left its stated range" in alarm["text"] for alarm in seen["alarms"])
+    assert (seen["constraints"]["g"]["limit"], seen["constraints"]["g"]["holds"]) == (pytest.approx(0.1), False)
+    assert "must be at most 0.1 (its limits so far on average; from now on 1): is exceeded" in str(study.summary())
+    with study.record() as record:
+        history = history_of(record)
+    assert (history.parameters["a"][0], history.context["c"][0], history.context["c"][-1]) == (2.5, 3.0, 0.5)
+    with study.optimizer() as optimizer:
+        assert History.of_optimizer(optimizer).parameters["a"][0] == pytest.approx(2.5)

@@ -163,3 +163,18 @@ def test_an_import_counts_equal_rows_and_knows_what_was_corrected(tmp_path: Path
     export(study, file)
     study.correct(suggestion, constraints={"g": 0.5})
     assert load(study, file) == 0, "the value that was corrected since"
+
+
+@pytest.mark.parametrize("row", ["0,5,1,x,True,0.5,1.0,0.1", "0.5,1,x,True,0.5,1.0"])
+def test_a_row_with_cells_too_many_or_too_few_is_refused(tmp_path: Path, row: str) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text(HEADER + f"0.5,1,x,True,0.5,1.0,0.1\n{row}\n")
+    with pytest.raises(ValueError, match=r"row 2: must have 7 cells like the header, got [68]"):
+        read(file, PROBLEM)
+
+
+def test_options_are_read_as_spreadsheets_write_them(tmp_path: Path) -> None:
+    problem = pdcbo.Problem({"on": pdcbo.Choice([True, False]), "n": pdcbo.Choice([1, 2.5])}, {}, {"g": 1.0})
+    file = tmp_path / "t.csv"
+    file.write_text("on,n,objective,g\nTRUE,1.0,1,1\nfalse,2.50,1,1\n")
+    assert [(row["on"], row["n"]) for row in read(file, problem)] == [(True, 1), (False, 2.5)]

@@ -154,6 +154,7 @@ def fit(
         noise_std: the stated noise, which narrows the prior to it.
         bad: 1 or -1 where high or low values are bad and may be compressed, if the data are then much more likely.
     """
+    X, y = _without_repeats(X, y)
     if len(y) > MAX_POINTS:
         # A spread over all of history, the newest always in: the likelihood is already sharp at this size.
         keep = _even(len(y), MAX_POINTS)
@@ -168,6 +169,20 @@ def fit(
     if other + float(compression.log_slope(y).sum()) < likelihood + CLEARLY:
         return plain
     return replace(compressed, compression=compression)
+
+
+def _without_repeats(X: Array, y: Array) -> tuple[Array, Array]:
+    """Leave out measurements that only repeat another one of the same point, to the last bit.
+
+    Without noise they say nothing new, and a hundred of them would make the function look as flat as that one value.
+    """
+    places: dict[bytes, list[int]] = {}
+    for i, x in enumerate(X):
+        places.setdefault(x.tobytes(), []).append(i)
+    if len(places) == len(y):
+        return X, y
+    keep = sorted(i for place in places.values() for i in (place[:1] if np.ptp(y[place]) == 0.0 else place))
+    return X[keep], y[keep]
 
 
 def _most_likely(

@@ -30,7 +30,7 @@ against a limit is always the value itself.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import gcd, pi, sqrt
+from math import gcd, isnan, pi, sqrt
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
@@ -77,6 +77,7 @@ class AdaptiveSetting(Setting):
         self.phi = np.zeros(self.limits)
         self.solved_spread: Array | None = None
         self.margin, self.payback = np.zeros(self.limits), np.zeros(self.limits)
+        self.revision = np.zeros(self.limits)
         self.unreachable: list[int] = []
         self.next_solve = 3
         self.next_rows = 3
@@ -95,7 +96,11 @@ class AdaptiveSetting(Setting):
 
     def debt(self) -> Array:
         """Return [B]+: what the observed values exceed the limits by, in all."""
-        return np.maximum(self.optimizer.balance, 0.0)
+        return np.maximum(self.balance(), 0.0)
+
+    def balance(self) -> Array:
+        """Return B, (N,): the balance, with steps that were not measured at what the models now think of them."""
+        return np.asarray(self.optimizer.balance + self.revision)
 
     def eta(self) -> Array:
         """Return eta = 1 / sqrt(T) in units of the spreads of f and g among good parameters, in plant units."""
@@ -169,6 +174,7 @@ class AdaptiveSetting(Setting):
             "spread": None if self.solved_spread is None else self.solved_spread.tolist(),
             "margin": self.margin.tolist(),
             "payback": self.payback.tolist(),
+            "revision": self.revision.tolist(),
             "unreachable": list(self.unreachable),
             "next_solve": self.next_solve,
             "next_rows": self.next_rows,
@@ -179,6 +185,7 @@ class AdaptiveSetting(Setting):
         self.phi = np.array(state["phi"], dtype=float)
         self.solved_spread = None if state["spread"] is None else np.array(state["spread"], dtype=float)
         self.margin, self.payback = (np.array(state[name], dtype=float) for name in ("margin", "payback"))
+        self.revision = np.array(state.get("revision", [0.0] * self.limits), dtype=float)  # older states have none
         self.unreachable = [int(i) for i in state["unreachable"]]
         self.next_solve, self.next_rows = int(state["next_solve"]), int(state["next_rows"])
 
@@ -223,20 +230,23 @@ class AdaptiveSetting(Setting):
         spreads = [_spread(g[..., i], sizes[limit.output]) for i, limit in enumerate(problem.limits)]
         self.solved_spread = np.array([_spread(f, sizes[0]), *spreads])
         self.payback = self._payback(g)
-        g = g - self._budget(g, f)
+        self.revision, doubt = self._unmeasured()
+        g = g - self._budget(g, f, doubt)
         largest = self._largest_price()
         phi = np.minimum(self.phi, largest)
         for _ in range(SWEEPS if self.limits > 1 else 1):
             for i in range(self.limits):
                 phi[i] = _best_price(f + g @ np.where(np.arange(self.limits) == i, 0.0, phi), g[..., i], largest[i])
         self.phi = phi
-        self.unreachable = [i for i in range(self.limits) if phi[i] >= 0.99 * largest[i] and optimizer.balance[i] > 0.0]
+        short = self.balance() > self.margin  # by more than noise may explain
+        self.unreachable = [i for i in range(self.limits) if phi[i] >= 0.99 * largest[i] and short[i]]
 
     def _floors(self) -> list[tuple[int, float, float]]:
         """Return output, sign and floor of each quantity with one limit: it is not believed to go further below that.
 
         Emissions, wear and discomfort have a floor that no Gaussian process knows of, and what is measured crowds just
-        above it. The floor is put as far below the best measurement as the best tenth of all lies above.
+        above it. The floor is put as far below the best measurement as the best tenth of all lies above. There is none
+        while no measurement keeps the limit: what is looked for then lies below all that was seen.
         """
         floors = []
         limits = self.optimizer.problem.limits
@@ -246,10 +256,27 @@ class AdaptiveSetting(Setting):
             tenth = len(values) // 10
             if tenth and sum(other.output == limit.output for other in limits) == 1:
                 ordered = np.partition(values, (0, tenth))
-                floors.append((limit.output, limit.sign, float(2.0 * ordered[0] - ordered[tenth])))
+                if ordered[0] <= limit.sign * limit.bound:
+                    floors.append((limit.output, limit.sign, float(2.0 * ordered[0] - ordered[tenth])))
         return floors
 
-    def _budget(self, g: Array, f: Array) -> Array:
+    def _unmeasured(self) -> tuple[Array, Array]:
+        """Return how much more the steps that were not measured took than was booked, (N,), and its deviation, (N,).
+
+        What was booked is the mean of the models of that time at the point they chose: too low, as what is chosen for
+        its mean is on average.
+        """
+        optimizer, models = self.optimizer, self.optimizer.models
+        more, doubt = np.zeros(self.limits), np.zeros(self.limits)
+        missing = [step for step in optimizer.ledger.history() if step.expected]
+        for i, limit in enumerate(optimizer.problem.limits):
+            steps = [step for step in missing if isnan(step.y[limit.output])]
+            if steps and models.rows[limit.output]:
+                total, doubt[i] = optimizer.sum_over(limit.output, np.array([step.x for step in steps]))
+                more[i] = limit.sign * (total - sum(s.limits[i] for s in steps)) - sum(s.expected[i] for s in steps)
+        return more, doubt
+
+    def _budget(self, g: Array, f: Array, doubt: Array) -> Array:
         """Return b, (N,): the average g that the steps left may have, with a margin for what cannot be foreseen."""
         optimizer = self.optimizer
         left = self._steps_left()
@@ -257,8 +284,8 @@ class AdaptiveSetting(Setting):
         wander = np.std(g[np.arange(len(g)), chosen], axis=0)  # one step's g moves about its average by this much
         noise = np.array([optimizer.models.hyper[limit.output].noise_std for limit in optimizer.problem.limits])
         deviations = NormalDist().inv_cdf(1.0 - NOISE_RISK / self.limits)
-        self.margin = deviations * (noise * sqrt(optimizer.step + left) + wander)
-        rest = -(optimizer.balance + self.margin) / left - self.slack()
+        self.margin = deviations * (noise * sqrt(optimizer.step + left) + wander + doubt)
+        rest = -(self.balance() + self.margin) / left - self.slack()
         return np.asarray(np.maximum(rest, -self.spread[1:]))
 
     def _payback(self, g: Array) -> Array:
@@ -273,7 +300,7 @@ class AdaptiveSetting(Setting):
     def _reserves(self) -> list[Reserve]:
         """Return the reserve of each limit that can be paid back at all."""
         optimizer = self.optimizer
-        spare = SHARE * (self._steps_left() - 1) * self.payback - optimizer.balance - self.margin
+        spare = SHARE * (self._steps_left() - 1) * self.payback - self.balance() - self.margin
         room = np.maximum(spare, 0.0)
         limits = zip(optimizer.problem.limits, room, self.price(), self._largest_price(), strict=True)
         return [

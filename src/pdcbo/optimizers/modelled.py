@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pdcbo.certificates import mean_norm, summed_posterior
+from pdcbo.certificates import mean_norm, neighbour_noise, summed_posterior
 from pdcbo.confidence import beta_sqrt, largest_variance, lower_bound, upper_bound
 from pdcbo.gp import Posterior
 from pdcbo.model import Model
@@ -129,6 +129,15 @@ class ModelBased(Optimizer):
         j = lowest(score(mean, std), self.candidates, rng)
         return self.candidates[j], self._bounds(mean[:, j], std[:, j])
 
+    def sum_over(self, output: int, points: Array) -> tuple[float, float]:
+        """Return mean and standard deviation of the sum of an output over points (m, d), in plant units."""
+        h = self.models.hyper[output]
+        if h.compression is not None:  # which has no posterior of a sum: as if the points were independent
+            mean, std = self.models.predict(points)
+            return float(mean[output].sum()), float(np.linalg.norm(std[output]))
+        total, deviation = summed_posterior(*self.models.posterior(output), points)
+        return float(h.prior_mean(points).sum()) + h.scale * total, h.scale * deviation
+
     def bounds_at(self, x: Array) -> Bounds:
         """Return each output's confidence bounds at one point x in plant units."""
         mean, std = self.models.predict(x[None])
@@ -169,21 +178,22 @@ class ModelBased(Optimizer):
         """Return the noise of a constraint quantity, stated or else learned, and whether the user stated it.
 
         Few measurements are often explained as a wild function without noise. So there is no estimate from fewer than
-        `LEAST_ROWS` of them, and up to `TRUSTED_ROWS` the noise is taken to be all that makes them differ.
+        `LEAST_ROWS` of them, and up to `TRUSTED_ROWS` the noise is taken to be all that makes them differ. Where values
+        are compressed, rare spikes may pass for a wild function: then it is at least what makes neighbours differ.
         """
         stated, is_stated = super().noise_std(output)
         if is_stated:
             return stated, True
         rows, h = self.models.rows[output], self.models.hyper[output]
-        learned = h.noise_std
+        learned, y = h.noise_std, self.models.Y[rows, output]
         if h.compression is not None:  # the noise of compressed values, whose variance falls with the slope squared
-            slopes = np.exp(h.compression.log_slope(self.models.Y[rows, output]))
-            learned /= sqrt(float(np.mean(slopes**2)))
+            slopes = np.exp(h.compression.log_slope(y))
+            learned = max(learned / sqrt(float(np.mean(slopes**2))), neighbour_noise(self.models.X[rows], y))
         if self.models.specs[output].length_scales is not None or len(rows) >= TRUSTED_ROWS:
             return learned, False
         if len(rows) < LEAST_ROWS:
             return None, False
-        return max(learned, float(np.std(self.models.Y[rows, output], ddof=1))), False
+        return max(learned, float(np.std(y, ddof=1))), False
 
     def _cautious_posterior(self, output: int, noise_std: float) -> tuple[Posterior, int]:
         """Return the posterior and the output's column there, with the noise that the certificate assumes.
