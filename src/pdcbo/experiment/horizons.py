@@ -17,7 +17,7 @@ def theorem_horizon(family: str, norm: float, margin: float, half: float = 2.0) 
     """Return the smallest horizon to which Theorem 1 applies, None beyond 1e15.
 
     Args:
-        family: of the kernel, with variance 1 as Assumption 4 wants it.
+        family: of the kernel, with variance 1; the linear one exceeds 1 towards the corners, which the constants mind.
         norm: the RKHS norm bound C of objective and constraint.
         margin: the Slater margin xi.
         half: half the width of the box of theta and z.
