@@ -176,8 +176,8 @@ Table I gives upper bounds on the exponent, so a smaller one agrees with it. Tha
 
 Theorem 1 needs epsilon at most xi / 2, with its own eta, lambda_1 and beta. The smallest T for which that holds, on
 [-2, 2] x [-2, 2] with noise 0.05, delta = 0.05 and the errata (beta^(1/2) in epsilon; noise over the root of the
-model's noise variance in beta), gains planned on 512 evenly spread points. More points would have a larger gain, so these
-are lower bounds, for the Matern kernel, whose gain goes on growing with the points, low ones:
+model's noise variance in beta), gains planned on 512 evenly spread points. More points would have a larger gain, so
+these are lower bounds, for the Matern kernel, whose gain goes on growing with the points, low ones:
 
 {horizons}
 So the theorem's constants are for the record; the default setting is for use.
