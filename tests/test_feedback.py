@@ -398,3 +398,17 @@ def test_no_floor_is_put_above_what_is_looked_for() -> None:
     t.observe({"a": 0.5}, objective=0.5, constraints={"g": -0.5})
     [(_, _, floor)] = t.setting._floors()
     assert floor < -0.5
+
+
+@pytest.mark.parametrize(("horizon", "steps"), [(None, 40), (600, 200)])
+def test_without_an_end_a_debt_is_paid_soon_and_credit_lasts(horizon: int | None, steps: int) -> None:
+    t = PDCBO(Problem({"a": (0.0, 1.0)}, {}, {"g": 0.0}), horizon=horizon, models=GIVEN, candidates=5)
+    for _ in range(400):
+        t.tell(t.ask(), 1.0, {"g": 0.0})
+    assert isinstance(t.setting, AdaptiveSetting)
+    f, g = np.zeros((1, 3)), np.array([[[1.0], [0.0], [-1.0]]])
+    for balance, left in ((20.0, steps), (-150.0, 200 if horizon else 400)):
+        t.balance = np.array([balance])
+        t.setting.solved_spread = np.array([1.0, 1e9])  # which is as far as a budget goes down
+        rest = t.setting._budget(g, f, np.zeros(1))
+        assert rest == pytest.approx(-(balance + t.setting.margin) / left)

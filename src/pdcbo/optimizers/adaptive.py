@@ -51,6 +51,8 @@ THETAS = 400
 SWEEPS, HALVINGS = 3, 14
 # An endless operation plans for as many steps as it has seen, and for this many at the least.
 LEAST_PLAN = 30
+# The part of the steps seen within which it pays a debt back: to plan that for all of them would be to put it off.
+SOON = 0.1
 # How far ahead an observation is thought to pay, in multiples of the steps seen: models of few steps are not to be
 # trusted with plans for many.
 FORESIGHT = 3
@@ -190,10 +192,13 @@ class AdaptiveSetting(Setting):
         self.next_solve, self.next_rows = int(state["next_solve"]), int(state["next_rows"])
 
     def _steps_left(self) -> int:
-        optimizer = self.optimizer
-        if optimizer.horizon is None or optimizer.step >= optimizer.horizon:
-            return max(optimizer.step, LEAST_PLAN)
-        return optimizer.horizon - optimizer.step
+        step = self.optimizer.step
+        return max(step, LEAST_PLAN) if self._endless() else (self.optimizer.horizon or 0) - step
+
+    def _endless(self) -> bool:
+        """Tell whether no end is planned, or the end that was planned is over."""
+        horizon = self.optimizer.horizon
+        return horizon is None or self.optimizer.step >= horizon
 
     def _profiting_steps(self, z: Array) -> float:
         """Return R: how many coming steps, in contexts like z, can profit from what is learned now."""
@@ -285,7 +290,9 @@ class AdaptiveSetting(Setting):
         noise = np.array([optimizer.models.hyper[limit.output].noise_std for limit in optimizer.problem.limits])
         deviations = NormalDist().inv_cdf(1.0 - NOISE_RISK / self.limits)
         self.margin = deviations * (noise * sqrt(optimizer.step + left) + wander + doubt)
-        rest = -(self.balance() + self.margin) / left - self.slack()
+        owed = self.balance() + self.margin
+        soon = max(round(SOON * optimizer.step), LEAST_PLAN) if self._endless() else left
+        rest = -owed / np.where(owed > 0.0, soon, left) - self.slack()
         return np.asarray(np.maximum(rest, -self.spread[1:]))
 
     def _payback(self, g: Array) -> Array:
