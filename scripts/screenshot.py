@@ -42,7 +42,7 @@ def main() -> None:
             page.screenshot(path=Path(__file__).parents[1] / "docs" / "screenshot.png")
             browser.close()
         server.should_exit = True
-        server.config.app.state.stopping.set()  # type: ignore[union-attr]
+        server.config.app.state.stopping.set()
         thread.join()
 
 

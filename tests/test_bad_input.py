@@ -154,9 +154,9 @@ def variable(rng: np.random.Generator, tuner: Optimizer) -> Case:
         (lambda: Real(0.0, value), (error,), "hi"),
         (lambda: Real(2.0, 1.0), (ValueError,), "lo"),
         (lambda: Real(-1.0, 1.0, log=True), (ValueError,), "lo"),
-        (lambda: Real(0.0, 1.0, log=1), (TypeError,), "log"),  # type: ignore[arg-type]
+        (lambda: Real(0.0, 1.0, log=1), (TypeError,), "log"),
         (lambda: Integer(value, 3), (error,), "lo"),
-        (lambda: Integer(1, 2.5), (ValueError,), "hi"),  # type: ignore[arg-type]
+        (lambda: Integer(1, 2.5), (ValueError,), "hi"),
         (lambda: Integer(3, 3), (ValueError,), "lo"),
         (lambda: Choice(pick(rng, ["ab", 3, None, {"a": 1}, object()])), (TypeError,), "Choice"),
         (lambda: Choice([1]), (ValueError,), "Choice"),

@@ -17,7 +17,7 @@ MODEL = pdcbo.Model(length_scales=0.2, variance=1.0, noise_var=1e-4)
 
 
 def trained(seed: int = 0, n: int = 12, **options: object) -> CEI:
-    tuner = CEI(PROBLEM, models=MODEL, candidates=41, **options)  # type: ignore[arg-type]
+    tuner = CEI(PROBLEM, models=MODEL, candidates=41, **options)
     rng = np.random.default_rng(seed)
     for _ in range(n):
         x, z = rng.random(2)
@@ -116,4 +116,4 @@ def test_finds_the_constrained_optimum() -> None:
 @pytest.mark.parametrize(("option", "value"), [("confidence", 1.0), ("confidence", "high"), ("published", 1)])
 def test_refuses_bad_options(option: str, value: object) -> None:
     with pytest.raises((TypeError, ValueError), match=option):
-        CEI(PROBLEM, **{option: value})  # type: ignore[arg-type]
+        CEI(PROBLEM, **{option: value})

@@ -67,7 +67,7 @@ def test_theorem_1_by_hand() -> None:
 def test_horizon_needed_is_the_smallest_to_a_thousandth() -> None:
     """C = 1, xi = 0.5, gamma = 5: about 1.4e4 steps with the theorem's own constants for beta^(1/2) = 1."""
 
-    def constants(horizon: int):  # type: ignore[no-untyped-def]
+    def constants(horizon: int):
         return theorem_constants(horizon, np.array([1.0]), 0.5, np.array([1.0]), np.array([5.0]), 1.0)
 
     needed = horizon_needed(constants)

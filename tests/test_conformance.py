@@ -29,7 +29,7 @@ BUILT: dict[str, SimulatedPlant] = {}
 @pytest.fixture(params=PLANTS_TRIED)
 def plant(request: pytest.FixtureRequest) -> SimulatedPlant:
     """Return a plant, built once: drawing one in four dimensions takes a while."""
-    return BUILT.setdefault(request.param, PLANTS_TRIED[request.param]())  # type: ignore[arg-type]
+    return BUILT.setdefault(request.param, PLANTS_TRIED[request.param]())
 
 
 @pytest.fixture(params=OPTIMIZERS)

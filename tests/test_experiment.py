@@ -83,7 +83,7 @@ def test_an_option_or_a_step_more_is_another_run() -> None:
     assert len(names) == 24
 
 
-def test_a_changed_optimizer_leaves_the_results_of_the_others(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def test_a_changed_optimizer_leaves_the_results_of_the_others(tmp_path, monkeypatch) -> None:
     package = tmp_path / "pdcbo"
     shutil.copytree(Path(jobs_module.__file__).parents[1], package)
     monkeypatch.setattr(jobs_module, "__file__", str(package / "experiment" / "jobs.py"))

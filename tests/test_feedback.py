@@ -218,7 +218,7 @@ def test_applied_values_are_what_is_learned() -> None:
     assert everything(t) == before
     for other in ({"applied": {"a": 2.6}, "context": {"z": 0.75}}, {"applied": {"a": 2.5}}, {}):
         with pytest.raises(ValueError, match="settled before"):
-            t.tell(s, 1.0, {"g": 0.5, "h": 3.0}, **other)  # type: ignore[arg-type]
+            t.tell(s, 1.0, {"g": 0.5, "h": 3.0}, **other)
     assert everything(t) == before
 
 

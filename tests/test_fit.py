@@ -27,7 +27,7 @@ def plant_data(name: str, n: int, seed: int) -> tuple[Array, Array, Kernel]:
     return X, np.array(Y), kernel_for(problem, "squared-exponential", np.ones(X.shape[1]))
 
 
-def learn(X: Array, y: Array, kernel: Kernel):  # type: ignore[no-untyped-def]
+def learn(X: Array, y: Array, kernel: Kernel):
     priors = Priors()
     return fit(X, y, initial(kernel, priors, y, None), priors)
 
@@ -143,9 +143,9 @@ def test_refits_are_amortised(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
     real = models_module.fit
 
-    def counting(X: Array, y: Array, *args: object, **kwargs: object):  # type: ignore[no-untyped-def]
+    def counting(X: Array, y: Array, *args: object, **kwargs: object):
         sizes.append(len(y))
-        return real(X, y, *args, **kwargs)  # type: ignore[arg-type]
+        return real(X, y, *args, **kwargs)
 
     monkeypatch.setattr(models_module, "fit", counting)
     tuner = PDCBO(Problem({"a": (0.0, 1.0)}, {"z": (0.0, 1.0)}), horizon=500)

@@ -125,7 +125,7 @@ points = st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1), st.floats(-3, 3)),
 
 
 @given(points, st.sampled_from(FAMILIES), st.floats(1e-6, 1.0), st.floats(0.01, 3.0), st.randoms(use_true_random=False))
-def test_variance_between_zero_and_prior_whatever_the_order(data, family, noise, scale, random) -> None:  # type: ignore[no-untyped-def]
+def test_variance_between_zero_and_prior_whatever_the_order(data, family, noise, scale, random) -> None:
     kernel = Kernel((Factor(family, (0, 1), (scale, 1.0)),), 1.5)
     A = np.array([[0.1, 0.9], [0.5, 0.5], [data[0][0], data[0][1]]])
     results = []
@@ -143,7 +143,7 @@ def test_variance_between_zero_and_prior_whatever_the_order(data, family, noise,
 
 
 @given(points, st.floats(1e-6, 1.0))
-def test_more_data_never_widen(data, noise) -> None:  # type: ignore[no-untyped-def]
+def test_more_data_never_widen(data, noise) -> None:
     D = np.array(data)
     kernel = Kernel((Factor("matern-3/2", (0, 1), (0.3, 0.6)),))
     A = np.array([[0.2, 0.2], [0.8, 0.4]])

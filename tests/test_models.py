@@ -30,7 +30,7 @@ def data(n: int, seed: int = 0, missing: float = 0.0) -> tuple[Array, Array]:
 
 
 def learned(X: Array, Y: Array, **kwargs: object) -> Models:
-    models = Models(PROBLEM, **kwargs)  # type: ignore[arg-type]
+    models = Models(PROBLEM, **kwargs)
     for x, y in zip(X, Y, strict=True):
         models.add(x, y)
     return models
@@ -143,7 +143,7 @@ def test_scales_do_not_matter_to_what_is_learned() -> None:
         ({"mean": 1.0}, ValueError, "mean is given together"),
     ],
 )
-def test_malformed_models_are_refused(arguments: dict, error: type, words: str) -> None:  # type: ignore[type-arg]
+def test_malformed_models_are_refused(arguments: dict, error: type, words: str) -> None:
     with pytest.raises(error, match=words):
         Model(**arguments)
 
@@ -154,7 +154,7 @@ def test_models_must_fit_the_problem() -> None:
     with pytest.raises(ValueError, match=r"models\['k'\] is unknown; the outputs are"):
         Models(PROBLEM, {"k": Model()})
     with pytest.raises(TypeError, match=r"models\['g'\] must be a Model"):
-        Models(PROBLEM, {"g": "linear"})  # type: ignore[dict-item]
+        Models(PROBLEM, {"g": "linear"})
 
 
 def test_a_surprise_makes_a_model_learn_again_at_once() -> None:

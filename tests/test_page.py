@@ -51,8 +51,8 @@ def page(browser: Browser, service: str) -> Iterator[Page]:
 
 def drive(study: object, first: int, last: int) -> None:
     for t in range(first, last):
-        s = study.ask(context(t))  # type: ignore[attr-defined]
-        study.tell(s, *answer(s.parameters, s.context, t), reference=0.1)  # type: ignore[attr-defined]
+        s = study.ask(context(t))
+        study.tell(s, *answer(s.parameters, s.context, t), reference=0.1)
 
 
 def points(page: Page, figure: str, trace: int) -> int:
@@ -109,7 +109,7 @@ def test_it_fits_a_phone_in_light_and_dark(browser: Browser, service: str, schem
     problem = pdcbo.Problem({"a": (0.0, 1.0), "b": (0.0, 2.0)}, {"c": (0.0, 1.0)}, {"g": 0.5})
     with pdcbo.connect(service, "plant", problem, horizon=40) as remote:
         drive(remote, 0, 4)
-    context = browser.new_context(viewport={"width": 390, "height": 844}, color_scheme=scheme, has_touch=True)  # type: ignore[arg-type]
+    context = browser.new_context(viewport={"width": 390, "height": 844}, color_scheme=scheme, has_touch=True)
     page = context.new_page()
     page.goto(f"{service}/studies/plant")
     expect(page.locator("#posterior .main-svg").first).to_be_visible(timeout=15_000)

@@ -23,7 +23,7 @@ READINGS = [(-2.0, 3.0), (-1.0, 2.0), (0.5, -4.0)]
 def trace(
     problem: Problem = TWO, readings: list[tuple[float, float]] = READINGS, **arguments: object
 ) -> tuple[list[str], list[float]]:
-    tuner = PDCBO(problem, horizon=3, setting="paper", models=UNIT, **arguments)  # type: ignore[arg-type]
+    tuner = PDCBO(problem, horizon=3, setting="paper", models=UNIT, **arguments)
     chosen, queue = [], []
     for f, g in readings:
         s = tuner.ask()
@@ -88,11 +88,11 @@ class Slope:
     def context(self, t: int) -> dict[str, float]:
         return {"z": (0.37 * t) % 1.0}
 
-    def truth(self, parameters: dict, context: dict) -> Outcome:  # type: ignore[type-arg]
+    def truth(self, parameters: dict, context: dict) -> Outcome:
         a, z = parameters["a"], context["z"]
         return Outcome((a - 0.9 - 0.1 * z) ** 2, {"g": a})
 
-    def evaluate(self, parameters: dict, context: dict) -> Outcome:  # type: ignore[type-arg]
+    def evaluate(self, parameters: dict, context: dict) -> Outcome:
         f, g = self.truth(parameters, context)
         return Outcome(f + 0.01 * self.rng.normal(), {"g": g["g"] + 0.01 * self.rng.normal()})
 
@@ -109,16 +109,16 @@ THEOREM = {
 
 
 def regret_and_violation(tuner: PDCBO, steps: int) -> tuple[Array, Array]:
-    records = list(run(Slope(), tuner, steps))  # type: ignore[arg-type]
-    f = np.array([r.truth.objective for r in records])  # type: ignore[union-attr]
+    records = list(run(Slope(), tuner, steps))
+    f = np.array([r.truth.objective for r in records])
     best = np.array([(0.5 - 0.9 - 0.1 * float(r.context["z"])) ** 2 for r in records])
-    g = np.array([r.truth.constraints["g"] - 0.5 for r in records])  # type: ignore[union-attr]
+    g = np.array([r.truth.constraints["g"] - 0.5 for r in records])
     return np.cumsum(f - best), np.cumsum(g)
 
 
 def test_doubling_restarts_with_doubled_horizons() -> None:
     """Epochs of 4, 8, 16, ... steps; each starts before its first ask with its own eta and lambda_1."""
-    tuner = PDCBO(Slope.problem, doubling=4, **THEOREM)  # type: ignore[arg-type]
+    tuner = PDCBO(Slope.problem, doubling=4, **THEOREM)
     plant = Slope()
     starts = []
     for t in range(1, 61):
@@ -147,8 +147,8 @@ def test_doubling_costs_a_constant_factor() -> None:
     """
     factor = math.sqrt(2) / (math.sqrt(2) - 1)
     arguments = {**THEOREM, "norm_bounds": {"objective": 0.2, "g": 0.5}}
-    known, _ = regret_and_violation(PDCBO(Slope.problem, horizon=248, **arguments), 248)  # type: ignore[arg-type]
-    doubled, g = regret_and_violation(PDCBO(Slope.problem, doubling=8, **arguments), 248)  # type: ignore[arg-type]
+    known, _ = regret_and_violation(PDCBO(Slope.problem, horizon=248, **arguments), 248)
+    doubled, g = regret_and_violation(PDCBO(Slope.problem, doubling=8, **arguments), 248)
     assert known[-1] > 0
     assert doubled[-1] <= factor * known[-1]
     # and the regret is sublinear: the average falls from epoch to epoch
@@ -161,7 +161,7 @@ def test_doubling_costs_a_constant_factor() -> None:
 
 def test_eta_of_a_known_horizon_and_after_it() -> None:
     """eta = 1/sqrt(T) up to T, then 1/sqrt(t) as in endless operation; nothing else changes at the horizon."""
-    tuner = PDCBO(Slope.problem, horizon=9, **THEOREM)  # type: ignore[arg-type]
+    tuner = PDCBO(Slope.problem, horizon=9, **THEOREM)
     etas = []
     plant = Slope()
     for t in range(1, 17):
@@ -175,9 +175,9 @@ def test_eta_of_a_known_horizon_and_after_it() -> None:
 
 
 def test_default_needs_nothing_and_holds_its_limit() -> None:
-    records = list(run(Slope(), PDCBO(Slope.problem, horizon=100, seed=0), 100))  # type: ignore[arg-type]
-    average = np.mean([r.truth.constraints["g"] for r in records])  # type: ignore[union-attr]
-    cost = np.mean([r.truth.objective for r in records])  # type: ignore[union-attr]
+    records = list(run(Slope(), PDCBO(Slope.problem, horizon=100, seed=0), 100))
+    average = np.mean([r.truth.constraints["g"] for r in records])
+    cost = np.mean([r.truth.objective for r in records])
     assert average <= 0.52
     assert cost <= 0.26  # always 0.5 costs 0.2033; the centre is feasible and costs the same
 
@@ -217,7 +217,7 @@ def test_every_optimizer_runs_every_kind_of_problem(name: str, problem: Problem)
     st.sampled_from(["default", "paper"]),
     st.sampled_from([None, 0, 7]),
 )
-def test_duals_and_suggestions_whatever_the_plant_answers(seed, answers, setting, candidates) -> None:  # type: ignore[no-untyped-def]
+def test_duals_and_suggestions_whatever_the_plant_answers(seed, answers, setting, candidates) -> None:
     problem = Problem({"a": (2.0, 3.0), "k": Real(1e-4, 1.0, log=True)}, {"z": (0.0, 1.0)}, {"g": 0.0})
     tuner = PDCBO(problem, seed=seed, setting=setting, candidates=candidates)
     moved = 0.0
@@ -236,7 +236,7 @@ def test_duals_and_suggestions_whatever_the_plant_answers(seed, answers, setting
 
 def test_ask_is_pure_and_repeatable() -> None:
     tuner = PDCBO(Slope.problem, horizon=50, seed=4)
-    for _ in run(Slope(), tuner, 12):  # type: ignore[arg-type]
+    for _ in run(Slope(), tuner, 12):
         pass
     before = tuner.state()
     first, second = tuner.ask({"z": 0.4}), tuner.ask({"z": 0.4})
@@ -250,7 +250,7 @@ def test_ask_is_pure_and_repeatable() -> None:
     assert [s for s in after["ledger"]["steps"] if s["status"] != "pending"] == before["ledger"]["steps"]
     assert after["ledger"]["counted"] == before["ledger"]["counted"]
     again = PDCBO(Slope.problem, horizon=50, seed=4)
-    for _ in run(Slope(), again, 12):  # type: ignore[arg-type]
+    for _ in run(Slope(), again, 12):
         again.ask({"z": 0.123})  # asks in between change nothing
     assert again.ask({"z": 0.4}).parameters == first.parameters
 
@@ -258,7 +258,7 @@ def test_ask_is_pure_and_repeatable() -> None:
 @pytest.mark.parametrize(
     ("name", "arguments"), [*((name, {}) for name in sorted(OPTIMIZERS)), ("pdcbo", {"candidates": 0})]
 )
-def test_asks_do_not_change_what_is_proposed(name: str, arguments: dict) -> None:  # type: ignore[type-arg]
+def test_asks_do_not_change_what_is_proposed(name: str, arguments: dict) -> None:
     """Randomness is keyed by the seed and what was told, never by asks: also where chance decides."""
     tuner = OPTIMIZERS[name](Slope.problem, horizon=20, seed=11, **arguments)
     for t in range(4):
@@ -372,16 +372,16 @@ def test_numpy_numbers_are_welcome_everywhere() -> None:
         ({"problem": {"a": (0, 1)}}, TypeError, "problem must be a Problem"),
     ],
 )
-def test_malformed_settings_are_refused(arguments: dict, error: type, words: str) -> None:  # type: ignore[type-arg]
+def test_malformed_settings_are_refused(arguments: dict, error: type, words: str) -> None:
     with pytest.raises(error, match=words):
         PDCBO(**{"problem": Slope.problem, **arguments})
 
 
 def test_run_refuses_what_it_cannot_run() -> None:
     with pytest.raises(ValueError, match=r"optimizer must be one of .*got 'adam'"):
-        next(run(Slope(), "adam", 3))  # type: ignore[arg-type]
+        next(run(Slope(), "adam", 3))
     with pytest.raises(ValueError, match="horizon must be at least 1, got 0"):
-        next(run(Slope(), "fixed", 0))  # type: ignore[arg-type]
+        next(run(Slope(), "fixed", 0))
 
 
 def test_changed_limits_move_the_price_at_once() -> None:
@@ -489,7 +489,7 @@ def test_every_option_enters_the_plan() -> None:
     problem = Problem({"x": (0.0, 1.0), "k": Choice([f"k{i}" for i in range(22)])}, {}, {"g": 0.0})
     tuner = PDCBO(problem, horizon=10)
     tuner.tell(tuner.ask(), 0.0, {"g": 0.0})
-    thetas = tuner.setting._thetas()  # type: ignore[attr-defined]
+    thetas = tuner.setting._thetas()
     assert len(np.unique(thetas[:, 1])) == 22
 
 
@@ -501,7 +501,7 @@ def test_norm_bounds_never_cross() -> None:
         for _ in range(15):
             s = tuner.ask({"z": float(rng.random())})
             assert all(lower <= upper for lower, upper in s.bounds.values())
-            tuner.tell(s, 3.0, {"g": 30.0 * s.context["z"] + 0.3 * s.parameters["x"]})  # type: ignore[operator]
+            tuner.tell(s, 3.0, {"g": 30.0 * s.context["z"] + 0.3 * s.parameters["x"]})
 
 
 def test_a_step_is_adopted_once() -> None:

@@ -171,7 +171,7 @@ def test_limits_can_change_and_the_rest_stays() -> None:
         ({"constraints": {"g": True}}, TypeError, r"constraints\['g'\] must be a number"),
     ],
 )
-def test_malformed_definitions_name_field_value_and_remedy(arguments: dict, error: type, words: str) -> None:  # type: ignore[type-arg]
+def test_malformed_definitions_name_field_value_and_remedy(arguments: dict, error: type, words: str) -> None:
     with pytest.raises(error, match=words):
         Problem(**{"parameters": {"a": (0, 1)}, **arguments})
 
@@ -204,7 +204,7 @@ def test_malformed_definitions_name_field_value_and_remedy(arguments: dict, erro
 )
 def test_malformed_contexts(context: object, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
-        PROBLEM.encode_context(context)  # type: ignore[arg-type]
+        PROBLEM.encode_context(context)
 
 
 def test_parameters_outside_their_range_are_refused() -> None:

@@ -22,7 +22,7 @@ def limit(x: float, z: float) -> float:
 
 
 def tuned(steps: int, **options: object) -> tuple[SafeOpt, list[tuple[float, float]]]:
-    tuner = SafeOpt(PROBLEM, models=MODEL, candidates=51, safe=[START], beta_sqrt=3.0, **options)  # type: ignore[arg-type]
+    tuner = SafeOpt(PROBLEM, models=MODEL, candidates=51, safe=[START], beta_sqrt=3.0, **options)
     rng = np.random.default_rng(3)
     visited = []
     for _ in range(steps):
@@ -130,7 +130,7 @@ def test_works_without_a_grid_on_a_spread_out_set() -> None:
 @pytest.mark.parametrize("safe", [[{"x": 0.5}], [{"parameters": {"x": 0.5}, "when": 1}], [3]])
 def test_refuses_a_malformed_seed(safe: list[object]) -> None:
     with pytest.raises(ValueError, match=r"safe\[0\]"):
-        SafeOpt(PROBLEM, safe=safe)  # type: ignore[arg-type]
+        SafeOpt(PROBLEM, safe=safe)
 
 
 def test_orders_of_an_operator_are_no_unsafe_steps(tmp_path: Path) -> None:

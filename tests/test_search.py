@@ -161,7 +161,7 @@ def test_integers_choices_and_log_reals_are_searched() -> None:
 
 
 def test_grids() -> None:
-    assert np.array_equal(grid(Problem({"a": (0, 1)})), np.linspace(0, 1, 256)[:, None])  # type: ignore[arg-type]
+    assert np.array_equal(grid(Problem({"a": (0, 1)})), np.linspace(0, 1, 256)[:, None])
     two = grid(Problem({"a": (0, 1), "b": (0, 1)}))
     assert two is not None
     assert two.shape == (2500, 2)

@@ -132,7 +132,7 @@ def test_the_gate(service: str) -> None:
     big = b'{"context": {"c": ' + b" " * (1 << 20) + b"1}}"
     assert httpx.post(f"{service}{API}/x/ask", content=big).status_code == 413
 
-    def chunks():  # type: ignore[no-untyped-def]
+    def chunks():
         for _ in range(40):
             yield b" " * 65536
 
@@ -389,8 +389,8 @@ def test_guards_of_a_wrong_type_are_refused_as_in_a_study(service: str, tmp_path
 def test_a_reason_is_in_words(service: str) -> None:
     with pdcbo.connect(service, "plant", PROBLEM, optimizer="random") as remote:
         with pytest.raises(TypeError, match="reason"):
-            remote.fail(remote.ask({"c": 0.5}), 5)  # type: ignore[arg-type]
-        remote.pause(ValueError("valve"))  # type: ignore[arg-type]
+            remote.fail(remote.ask({"c": 0.5}), 5)
+        remote.pause(ValueError("valve"))
         assert remote.events()[-1]["payload"] == {"reason": "valve"}
 
 

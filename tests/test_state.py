@@ -202,4 +202,4 @@ def test_foreign_states_are_refused(change: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         PDCBO.restore(state)
     with pytest.raises(ValueError, match="state must be what"):
-        PDCBO.restore([])  # type: ignore[arg-type]
+        PDCBO.restore([])

@@ -113,7 +113,7 @@ def test_what_is_repeated_is_recognised_and_what_contradicts_is_refused(store: s
         (lambda s, q: s.return_to_known_good(), Conflict),
     ],
 )
-def test_refused_calls_leave_no_trace(tmp_path: Path, call, error) -> None:  # type: ignore[no-untyped-def]
+def test_refused_calls_leave_no_trace(tmp_path: Path, call, error) -> None:
     study = Study.open(tmp_path / "plant.db", "plant", PROBLEM, optimizer="random")
     q = study.ask({"c": 0.5})
     before = encode(study.state()), study.seq
@@ -187,7 +187,7 @@ def test_a_study_is_opened_only_as_it_was_created(store: str) -> None:
 def test_without_a_problem_too_what_is_given_is_held_against_what_was_created(store: str) -> None:
     Study.open(store, "plant", PROBLEM, horizon=50, seed=3, beta_sqrt=1.5, guards={"max_change": {"a": 0.1}}).close()
     for same in ({"optimizer": "pdcbo"}, {"horizon": 50, "beta_sqrt": 1.5}, {"guards": {"max_change": {"a": 0.1}}}):
-        Study.open(store, "plant", **same).close()  # type: ignore[arg-type]
+        Study.open(store, "plant", **same).close()
     for other, words in (
         ({"horizon": 7}, "another horizon: 50, got 7"),
         ({"optimizer": "cei", "horizon": 7}, "another optimizer: 'pdcbo', got 'cei'"),
@@ -198,7 +198,7 @@ def test_without_a_problem_too_what_is_given_is_held_against_what_was_created(st
         ({"nonsense": 3}, "'nonsense'"),
     ):
         with pytest.raises((TypeError, ValueError), match=words):
-            Study.open(store, "plant", **other)  # type: ignore[arg-type]
+            Study.open(store, "plant", **other)
 
 
 def test_opening_without_a_problem_creates_no_store(tmp_path: Path) -> None:

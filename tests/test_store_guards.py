@@ -69,7 +69,7 @@ values = st.fixed_dictionaries(
 
 @given(values, values, st.floats(1e-9, 20), st.floats(1e-9, 20), st.floats(1, 30))
 @settings(max_examples=300)
-def test_no_step_exceeds_the_rate_limit(last, wanted, r, l, i) -> None:  # type: ignore[no-untyped-def]  # noqa: E741
+def test_no_step_exceeds_the_rate_limit(last, wanted, r, l, i) -> None:  # noqa: E741
     guards = Guards(max_change={"r": r, "l": l, "i": i}).check(MIXED)
     result, words = guards.apply(MIXED, wanted, [last])
     for name, change in guards.max_change.items():
@@ -82,7 +82,7 @@ def test_no_step_exceeds_the_rate_limit(last, wanted, r, l, i) -> None:  # type:
 
 @given(values, st.none() | values)
 @settings(max_examples=200)
-def test_bounds_hold_for_every_kind_of_parameter(wanted, last) -> None:  # type: ignore[no-untyped-def]
+def test_bounds_hold_for_every_kind_of_parameter(wanted, last) -> None:
     guards = Guards(bounds={"r": (2, 3), "l": (1.0, 5.0), "i": (4.5, 8), "k": ["y", 3]}).check(MIXED)
     result, _ = guards.apply(MIXED, wanted, [] if last is None else [last])
     assert 2 <= result["r"] <= 3
@@ -136,7 +136,7 @@ def test_rate_limit_follows_what_was_applied(tmp_path: Path) -> None:
 
 @given(st.lists(st.floats(0, 10), min_size=1, max_size=4), st.floats(0, 10), st.floats(0.01, 10))
 @settings(max_examples=300)
-def test_a_step_is_within_reach_of_all_that_may_be_running(running, wanted, change) -> None:  # type: ignore[no-untyped-def]
+def test_a_step_is_within_reach_of_all_that_may_be_running(running, wanted, change) -> None:
     base = {"l": 1.0, "i": 1, "k": "x"}
     guards = Guards(max_change={"r": change}).check(MIXED)
     value = guards.apply(MIXED, {"r": wanted, **base}, [{"r": r, **base} for r in running])[0]["r"]
@@ -284,16 +284,16 @@ def test_known_good_is_what_ran(tmp_path: Path) -> None:
     with pytest.raises(Conflict, match=r"settled before.*it never ran"):
         study.tell(never, 1.0, {"g": 0.1})
     with pytest.raises(TypeError, match="parameters must be a mapping of names, a Suggestion or its id, got 'x'"):
-        study.set_known_good("x")  # type: ignore[arg-type]
+        study.set_known_good("x")
     with pytest.raises(TypeError, match=r"Guards\(\) removes all of them"):
-        study.set_guards(None)  # type: ignore[arg-type]
+        study.set_guards(None)
     with pytest.raises(TypeError, match="reason must be in words"):
-        study.pause(None)  # type: ignore[arg-type]
+        study.pause(None)
     for limits, words in (({"g": {"uper": 3}}, "unknown 'uper'"), ({"g": {"upper": "3"}}, "upper must be a number")):
         with pytest.raises((TypeError, ValueError), match=rf"limits\['g'\]: {words}"):
             study.set_limits(limits)
     with pytest.raises(TypeError, match="rows must be an iterable of mappings, got None"):
-        study.observe_table(None)  # type: ignore[arg-type]
+        study.observe_table(None)
 
 
 def test_the_same_tell_in_other_words_is_the_same(tmp_path: Path) -> None:

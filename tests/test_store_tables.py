@@ -52,7 +52,7 @@ def test_a_study_goes_out_and_comes_in_without_losing_a_bit(tmp_path: Path, kind
     assert load(study, file) == 0, "its own results"
     assert said == [f"{file.name}: 6 rows were known already and left out"]
     with other.optimizer() as optimizer:
-        assert optimizer.models.n == 6  # type: ignore[attr-defined]
+        assert optimizer.models.n == 6
     assert other.step == 0
 
 

@@ -62,7 +62,7 @@ class History:
         """Return the columns of a ledger."""
         steps = ledger.history()
         own = [(notes or {}).get(s.suggestion.id, {}) for s in steps]
-        ran = [_ran(problem, s, note) for s, note in zip(steps, own, strict=True)]
+        ran = [as_run(problem, s, note) for s, note in zip(steps, own, strict=True)]
         return cls(
             problem,
             horizon,
@@ -126,7 +126,7 @@ class History:
         return np.asarray(np.cumsum(np.nan_to_num(excess)))
 
 
-def _ran(problem: Problem, step: Step, note: Mapping[str, Any]) -> dict[str, Any]:
+def as_run(problem: Problem, step: Step, note: Mapping[str, Any]) -> dict[str, Any]:
     """Return parameters and context as the plant ran with them: as reported, from the point, or as proposed."""
     proposed = {**step.suggestion.parameters, **step.suggestion.context}
     told = note.get("tell") or {}

@@ -184,10 +184,7 @@ class PDCBO(ModelBased):
                 both = [((lower + upper) / 2.0,) * 2 for lower, upper in both]
             elif observed:
                 both = [b if math.isnan(value) else (value, value) for b, value in zip(both, y, strict=True)]
-        return [
-            limit.sign * (both[limit.output][0 if limit.sign > 0 else 1] - bound)
-            for limit, bound in zip(self.problem.limits, step.limits, strict=True)
-        ]
+        return self._below(step, both)
 
     def _expected(self, step: Step, y: list[float]) -> list[float]:
         """Return what the balance moves by where that is not the signal, (N,): the mean of g for what is missing."""
@@ -195,8 +192,12 @@ class PDCBO(ModelBased):
             return []
         mean = self.models.predict(np.array(step.x)[None])[0][:, 0].tolist()
         known = [m if math.isnan(value) else value for m, value in zip(mean, y, strict=True)]
+        return self._below(step, [(value, value) for value in known])
+
+    def _below(self, step: Step, both: list[tuple[float, float]]) -> list[float]:
+        """Return the lowest g, (N,), that an interval of each output allows, against the limits of a step."""
         return [
-            limit.sign * (known[limit.output] - bound)
+            limit.sign * (both[limit.output][0 if limit.sign > 0 else 1] - bound)
             for limit, bound in zip(self.problem.limits, step.limits, strict=True)
         ]
 

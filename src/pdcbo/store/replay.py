@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pdcbo.guards import Guards
+from pdcbo.history import as_run
 from pdcbo.optimizers import OPTIMIZERS, Optimizer
 from pdcbo.optimizers.base import Bounds
 from pdcbo.optimizers.ledger import Ledger, Step
@@ -149,10 +150,9 @@ class Record:
 
     def applied(self, suggestion: int) -> dict[str, Scalar]:
         """Return the parameters that a suggestion ran with: as reported, and else as proposed."""
-        proposed = self.book.ledger.steps[suggestion].suggestion.parameters
-        told = self.notes[suggestion].get("tell") or {}
-        values = {**proposed, **(told.get("applied") or {})}
-        return {name: variable.plain(values[name]) for name, variable in self.book.problem.parameters.items()}
+        problem = self.book.problem
+        values = as_run(problem, self.book.ledger.steps[suggestion], self.notes[suggestion])
+        return {name: variable.plain(values[name]) for name, variable in problem.parameters.items()}
 
     def in_full(self, settling: Mapping[str, Any]) -> dict[str, Any]:
         """Return the payload of a tell or a fail with all that was applied and held, said or not."""

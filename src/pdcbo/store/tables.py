@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from pdcbo.history import as_run
 from pdcbo.optimizers.ledger import PENDING, Step
 from pdcbo.optimizers.past import nest, past_point
 from pdcbo.problem import Choice, Integer, Problem, Scalar
@@ -54,13 +55,11 @@ def _fixed(problem: Problem) -> list[str]:
 
 
 def _row(problem: Problem, fixed: list[str], step: Step, note: Mapping[str, Any]) -> dict[str, Any]:
-    told = note.get("tell") or {}
     values = [None if math.isnan(v) else v for v in step.y] or [None] * len(problem.outputs)
     own = (step.suggestion.id, step.status, note["asked"], note.get("settled"), note["origin"], step.reason)
     return {
         **dict(zip(fixed, own, strict=True)),
-        **{**step.suggestion.parameters, **(told.get("applied") or {})},
-        **{**step.suggestion.context, **(told.get("context") or {})},
+        **as_run(problem, step, note),
         **(
             dict.fromkeys(problem.outputs)
             if step.status == PENDING
