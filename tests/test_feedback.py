@@ -410,5 +410,5 @@ def test_without_an_end_a_debt_is_paid_soon_and_credit_lasts(horizon: int | None
     for balance, left in ((20.0, steps), (-150.0, 200 if horizon else 400)):
         t.balance = np.array([balance])
         t.setting.solved_spread = np.array([1.0, 1e9])  # which is as far as a budget goes down
-        rest = t.setting._budget(g, f, np.zeros(1))
+        rest = t.setting._budget(g, f, np.zeros(1), np.zeros(1))
         assert rest == pytest.approx(-(balance + t.setting.margin) / left)

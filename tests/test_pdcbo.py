@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pdcbo import OPTIMIZERS, PDCBO, Choice, Constraint, Integer, Model, Problem, Real, run
+from pdcbo.optimizers.adaptive import AdaptiveSetting
 from pdcbo.plants.base import Outcome
 from pdcbo.problem import Array
 
@@ -180,6 +181,63 @@ def test_default_needs_nothing_and_holds_its_limit() -> None:
     cost = np.mean([r.truth.objective for r in records])
     assert average <= 0.52
     assert cost <= 0.26  # always 0.5 costs 0.2033; the centre is feasible and costs the same
+
+
+class Nights:
+    """Twelve steps of day, then twelve of night in which no parameters keep the limit, and so on; it ends at night."""
+
+    problem = Problem({"a": (0.0, 1.0)}, {"night": (0.0, 1.0)}, {"g": 0.0})
+    steps = 96
+
+    @staticmethod
+    def context(t: int) -> dict[str, float]:
+        return {"night": float(t // 12 % 2)}
+
+    @staticmethod
+    def truth(a: float, night: float) -> tuple[float, float]:
+        return 2.0 * (1.0 - a), 0.6 * a + (0.3 if night else -0.7)
+
+    def average(self, horizon: int | None, seed: int) -> tuple[PDCBO, float]:
+        tuner, rng = PDCBO(self.problem, horizon=horizon, seed=seed), np.random.default_rng(seed)
+        total = 0.0
+        for t in range(self.steps):
+            suggestion = tuner.ask(self.context(t))
+            f, g = self.truth(suggestion.parameters["a"], self.context(t)["night"])
+            total += g
+            tuner.tell(suggestion, f + 0.1 * rng.normal(), {"g": g + 0.05 * rng.normal()})
+        return tuner, total / self.steps
+
+
+def test_a_run_that_ends_in_the_hard_part_of_a_cycle_has_saved_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert all(Nights().average(Nights.steps, seed)[1] <= 0.0 for seed in range(4))
+    monkeypatch.setattr(AdaptiveSetting, "_hard_stretch", lambda self, thetas: np.zeros(1))
+    assert any(Nights().average(Nights.steps, seed)[1] > 0.0 for seed in range(4))
+
+
+def test_the_hard_stretch_is_no_longer_than_the_steps_left_and_only_a_run_with_an_end_has_one() -> None:
+    tuner, _ = Nights().average(Nights.steps + 5, 0)
+    assert isinstance(tuner.setting, AdaptiveSetting)
+    thetas = np.linspace(0.0, 1.0, 11)[:, None]
+    assert tuner.setting._hard_stretch(thetas) == pytest.approx(5 * 0.3, rel=0.15)
+    tuner.horizon = Nights.steps + 50
+    assert tuner.setting._hard_stretch(thetas) == pytest.approx(12 * 0.3, rel=0.15)
+    tuner.setting.replan()
+    with_end = tuner.setting.margin
+    tuner.horizon = None
+    tuner.setting.replan()
+    assert tuner.setting.margin < with_end - 2.0
+
+
+def test_a_limit_that_nobody_can_keep_is_reported_long_before_the_end() -> None:
+    tuner, rng = PDCBO(Problem({"a": (0.0, 1.0)}, {}, {"g": 0.0}), horizon=200), np.random.default_rng(0)
+    for a in np.linspace(0.0, 1.0, 40):
+        tuner.observe({"a": float(a)}, objective=1.0 - a, constraints={"g": 0.2 + a + 0.05 * rng.normal()})
+    for _ in range(30):
+        suggestion = tuner.ask()
+        a = suggestion.parameters["a"]
+        tuner.tell(suggestion, 1.0 - a, {"g": 0.2 + a + 0.05 * rng.normal()})
+    assert "g: no parameters seem to keep its average within the limit" in str(tuner.summary())
+    assert suggestion.parameters["a"] < 0.2
 
 
 @pytest.mark.parametrize("name", sorted(OPTIMIZERS))

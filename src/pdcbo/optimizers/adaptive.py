@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 CONTEXTS = 32
 THETAS = 400
+# Consecutive contexts, up to the latest, among which the hardest stretch is looked for: more than a week of hours.
+STRETCH = 200
 SWEEPS, HALVINGS = 3, 14
 # An endless operation plans for as many steps as it has seen, and for this many at the least.
 LEAST_PLAN = 30
@@ -228,22 +230,25 @@ class AdaptiveSetting(Setting):
         n_theta = problem.n_theta
         seen = optimizer.models.X
         recent = seen[np.unique(np.linspace(0, len(seen) - 1, CONTEXTS).round().astype(int)), n_theta:]
-        table = optimizer.models.mean_table(self._thetas(), recent)
-        f = table[0]
-        g = np.stack([limit.sign * (table[limit.output] - limit.bound) for limit in problem.limits], axis=-1)
+        thetas = self._thetas()
+        table = optimizer.models.mean_table(thetas, recent)
+        f, g = table[0], self._excesses(table)
         sizes = np.abs(table).max(axis=(1, 2))
         spreads = [_spread(g[..., i], sizes[limit.output]) for i, limit in enumerate(problem.limits)]
         self.solved_spread = np.array([_spread(f, sizes[0]), *spreads])
-        self.payback = self._payback(g)
+        least = self._least(g)
+        self.payback = -least.mean(axis=0)
+        ends_hard = not self._endless() and bool((least > 0.0).any())
+        hard = self._hard_stretch(thetas) if ends_hard else np.zeros(self.limits)
         self.revision, doubt = self._unmeasured()
-        g = g - self._budget(g, f, doubt)
+        g = g - self._budget(g, f, doubt, hard)
         largest = self._largest_price()
         phi = np.minimum(self.phi, largest)
         for _ in range(SWEEPS if self.limits > 1 else 1):
             for i in range(self.limits):
                 phi[i] = _best_price(f + g @ np.where(np.arange(self.limits) == i, 0.0, phi), g[..., i], largest[i])
         self.phi = phi
-        short = self.balance() > self.margin  # by more than noise may explain
+        short = self.balance() > self.margin - hard  # by more than noise may explain
         self.unreachable = [i for i in range(self.limits) if phi[i] >= 0.99 * largest[i] and short[i]]
 
     def _floors(self) -> list[tuple[int, float, float]]:
@@ -281,7 +286,7 @@ class AdaptiveSetting(Setting):
                 more[i] = limit.sign * (total - sum(s.limits[i] for s in steps)) - sum(s.expected[i] for s in steps)
         return more, doubt
 
-    def _budget(self, g: Array, f: Array, doubt: Array) -> Array:
+    def _budget(self, g: Array, f: Array, doubt: Array, hard: Array) -> Array:
         """Return b, (N,): the average g that the steps left may have, with a margin for what cannot be foreseen."""
         optimizer = self.optimizer
         left = self._steps_left()
@@ -289,20 +294,40 @@ class AdaptiveSetting(Setting):
         wander = np.std(g[np.arange(len(g)), chosen], axis=0)  # one step's g moves about its average by this much
         noise = np.array([optimizer.models.hyper[limit.output].noise_std for limit in optimizer.problem.limits])
         deviations = NormalDist().inv_cdf(1.0 - NOISE_RISK / self.limits)
-        self.margin = deviations * (noise * sqrt(optimizer.step + left) + wander + doubt)
+        self.margin = deviations * (noise * sqrt(optimizer.step + left) + wander + doubt) + hard
         owed = self.balance() + self.margin
         soon = max(round(SOON * optimizer.step), LEAST_PLAN) if self._endless() else left
         rest = -owed / np.where(owed > 0.0, soon, left) - self.slack()
         return np.asarray(np.maximum(rest, -self.spread[1:]))
 
-    def _payback(self, g: Array) -> Array:
-        """Return the mean over contexts of the largest -g that the models think possible, (N,), from g (k, m, N)."""
+    def _excesses(self, table: Array) -> Array:
+        """Return g of each limit, (k, m, N), from a table of the outputs, (q, k, m)."""
+        limits = self.optimizer.problem.limits
+        return np.stack([limit.sign * (table[limit.output] - limit.bound) for limit in limits], axis=-1)
+
+    def _least(self, g: Array) -> Array:
+        """Return the least g that the models think possible in each context, (k, N), from g (k, m, N)."""
         least = g.min(axis=1)
         for i, limit in enumerate(self.optimizer.problem.limits):
             for output, sign, floor in self._floors():
                 if output == limit.output:
                     least[:, i] = np.maximum(least[:, i], floor - sign * limit.bound)
-        return np.asarray(-least.mean(axis=0))
+        return np.asarray(least)
+
+    def _hard_stretch(self, thetas: Array) -> Array:
+        """Return the largest sum of the least g over consecutive contexts, (N,), no more of them than steps are left.
+
+        The contexts of the steps left are taken for a mixture of those seen. Where contexts come in cycles, the last of
+        them may all be of a kind in which no parameters keep the limit.
+        """
+        optimizer = self.optimizer
+        latest = optimizer.models.X[-STRETCH:, optimizer.problem.n_theta :]
+        least = self._least(self._excesses(optimizer.models.mean_table(thetas, latest)))
+        total = np.vstack([np.zeros(self.limits), least.cumsum(axis=0)])
+        longest = min(self._steps_left(), len(latest))
+        before = np.pad(total, ((longest, 0), (0, 0)), mode="edge")
+        lowest = np.lib.stride_tricks.sliding_window_view(before, longest + 1, axis=0).min(axis=-1)
+        return np.asarray((total - lowest).max(axis=0))
 
     def _reserves(self) -> list[Reserve]:
         """Return the reserve of each limit that can be paid back at all."""
