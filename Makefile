@@ -60,7 +60,7 @@ frontier: .make/experiments
 	$(BIN)/python scripts/frontier.py runs/results
 
 rates: .make/experiments
-	$(BIN)/pdcbo rates --out runs/rates
+	$(BIN)/pdcbo rates --seeds 8 --out runs/rates
 
 torture: .make/test tools
 	nice $(BIN)/python tests/torture/run.py

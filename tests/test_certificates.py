@@ -304,3 +304,15 @@ def test_neighbour_noise() -> None:
     X = rng.random((300, 1))
     assert neighbour_noise(X, np.sin(X[:, 0]) + 0.5 * rng.normal(size=300)) == pytest.approx(0.5, rel=0.15)
     assert neighbour_noise(X[:1], X[:1, 0]) == 0.0
+
+
+def test_the_deviation_of_a_long_sum_is_bounded_by_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    kernel = Kernel((Factor("squared-exponential", (0,), (0.2,)),), 1.5)
+    posterior = Posterior.build(kernel, 0.1, rng.random((20, 1)), rng.normal(size=(20, 1)))
+    points = rng.random((70, 1))
+    mean, std = summed_posterior(posterior, 0, points)
+    monkeypatch.setattr("pdcbo.certificates.MOST_POINTS", 30)
+    longer = summed_posterior(posterior, 0, points)
+    assert longer[0] == pytest.approx(mean)
+    assert std <= longer[1] <= 3.0 * std

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pdcbo import Problem, run
 from pdcbo.experiment import figure1, figure2
 from pdcbo.experiment import jobs as jobs_module
 from pdcbo.experiment.compare import compare, comparison, parse_variants
@@ -28,7 +29,7 @@ from pdcbo.experiment.reproduce import reproduce
 from pdcbo.experiment.runner import run_jobs
 from pdcbo.experiment.suite import score, suite
 from pdcbo.experiment.tables import collect, read_table, reflow
-from pdcbo.plants import PLANTS
+from pdcbo.plants import PLANTS, Outcome
 
 VARIANTS = parse_variants(["pdcbo", "paper:pdcbo", "random", "fixed"], ["paper.setting=paper", "pdcbo.candidates=20"])
 
@@ -103,6 +104,25 @@ def test_a_changed_optimizer_leaves_the_results_of_the_others(tmp_path, monkeypa
     assert changed_by("plants/base.py") == {None, "pdcbo", "cei", "random"}
     assert changed_by("cli.py") == set()
     jobs_module.code_digest.cache_clear()
+
+
+def test_a_plant_that_does_not_know_its_truth_is_for_the_loop_only(monkeypatch) -> None:
+    class Real:
+        problem = Problem({"a": (0.0, 1.0)})
+
+        def __init__(self, seed: int = 0) -> None:
+            self.seed = seed
+
+        def context(self, t: int) -> dict[str, float]:
+            return {}
+
+        def evaluate(self, parameters: dict[str, float], context: dict[str, float]) -> Outcome:
+            return Outcome(parameters["a"], {})
+
+    monkeypatch.setitem(PLANTS, "real", Real)
+    assert len(list(run(Real(), "random", 3))) == 3
+    with pytest.raises(TypeError, match=r"plant 'real' lacks \['values', 'rows', 'oracle'\].*SimulatedPlant"):
+        jobs_module.make_plant("real", 0, {})
 
 
 def test_a_killed_worker_costs_time_only(tmp_path: Path) -> None:

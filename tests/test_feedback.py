@@ -140,7 +140,7 @@ def test_a_failure_that_ran_counts_and_one_that_did_not_changes_nothing() -> Non
         with pytest.raises(ValueError, match="was settled before"):
             call()
     assert everything(t) == before
-    assert "1 steps ran without any measurement" in t.summary()
+    assert "1 step ran without any measurement" in t.summary()
 
 
 def test_values_that_come_after_a_failure_are_supplied_by_correct() -> None:

@@ -198,3 +198,29 @@ def test_a_corrected_value_leaves_no_trace() -> None:
     due = list(corrected.next_fit)
     corrected.replace(3, Y[3])
     assert corrected.next_fit == due, "what stays as it was is not learned again"
+
+
+def test_of_very_many_measurements_the_latest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pdcbo.models.MOST_ROWS", 40)
+    monkeypatch.setattr("pdcbo.models.KEPT_ROWS", 30)
+    X, Y = data(130, missing=0.2)
+    models = Models(PROBLEM)
+    fits = []
+    for i, (x, y) in enumerate(zip(X, Y, strict=True)):
+        models.add(x, y)
+        if i % 20 == 19:  # what was forgotten stays so
+            again = Models(PROBLEM)
+            again.restore(json.loads(json.dumps(models.state())))
+            assert all(np.array_equal(a, b) for a, b in zip(models.predict(X[:9]), again.predict(X[:9]), strict=True))
+        fits.append(models.hyper[0])
+    assert models.n == 130
+    assert max(map(len, models.rows)) <= 40
+    for output, rows in enumerate(models.rows):
+        measured = [i for i in range(130) if not math.isnan(Y[i, output])]
+        assert rows == measured[-len(rows) :]
+        assert models.posterior(output)[0].n == len(rows) >= 30
+    assert fits[-1] != fits[60]  # and it goes on learning
+    models.replace(0, np.full(models.q, math.nan))  # a correction of what was forgotten
+    models.replace(1, Y[1] + 1.0)
+    assert min(map(min, models.rows)) > 1
+    assert np.isfinite(models.predict(X[:9])).all()

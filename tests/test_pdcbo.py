@@ -335,7 +335,7 @@ def test_a_context_outside_its_range_is_reported_and_not_clipped() -> None:
     s = tuner.ask({"z": 1.75})
     assert s.outside == ("z",)
     assert s.context == {"z": 1.75}
-    assert "context z was outside its stated range in 1 steps" in tuner.summary()
+    assert "context z was outside its stated range in 1 step" in tuner.summary()
     tuner.tell(s, 1.0, {"g": 0.1})
     assert tuner.models.X[0, 1] == 1.75
     inside = tuner.ask({"z": 0.5})
@@ -360,7 +360,7 @@ def test_summary_and_repr_say_what_an_operator_wants() -> None:
         "x_a: average 0.14, must be at most 0.12: is exceeded so far",
         "yield: average 0.9, must be at least 0.8: holds",
         "measured in 2 of 3 steps",
-        "1 steps ran without any measurement",
+        "1 step ran without any measurement",
         f"waiting for the result of suggestion {waiting.id}",
         "latest parameters: feed = ",
         "one unit less of x_a is now worth a cost of",

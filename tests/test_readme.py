@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -26,6 +28,27 @@ def test_the_guide_runs_and_its_summary_says_what_it_explains(capsys):
     text = capsys.readouterr().out
     for words in re.findall(r"^- \*\*(.*?)(?: \.\.\.|\*\*)", guide, re.M):
         assert words.rstrip(".") in text or words.startswith(("debt", "note")), words
+
+
+def test_a_plant_and_an_optimizer_of_ones_own_are_compared_as_the_docs_say(capsys, tmp_path, monkeypatch):
+    """In a file of their own, so that a change of it is seen, and over processes that import it anew."""
+    monkeypatch.chdir(tmp_path)
+    program = tmp_path / "fan_study.py"
+    code = "\n".join(re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "extend.md").read_text(), re.S))
+
+    def runs(code: str) -> set[str]:
+        program.write_text(code)
+        said = subprocess.run([sys.executable, program], check=True, capture_output=True, text=True).stdout
+        assert all(f"| {name} |" in said for name in ("pdcbo", "greedy", "coin"))
+        return {path.name for path in (tmp_path / "fan" / "runs").iterdir()}
+
+    code = code.replace("range(3), steps=40", "range(1), steps=6")
+    first = runs(code)
+    assert len(first) == 3
+    assert runs(code) == first
+    changed = runs(code.replace("30.0 + 25.0", "31.0 + 25.0").replace("workers=0", "workers=2"))
+    assert len(changed) == 6
+    assert changed > first
 
 
 def test_every_command_is_a_command():

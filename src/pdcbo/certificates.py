@@ -32,6 +32,8 @@ from pdcbo.gp import Posterior
 from pdcbo.normal import cdf
 from pdcbo.problem import Array
 
+MOST_POINTS = 2000
+
 
 @dataclass(frozen=True)
 class Bound:
@@ -96,8 +98,13 @@ def noise_boundary(count: Array | float, noise_std: float, alpha: float, planned
 def summed_posterior(posterior: Posterior, column: int, points: Array) -> tuple[float, float]:
     """Return mean and standard deviation of the sum of one output over `points` (m, d), in standardised units.
 
-    The mean is h' k(P, X) K^-1 y and the variance h' k(P, P) h - |L^-1 k(X, P) h|^2 with h = (1, ..., 1).
+    The mean is h' k(P, X) K^-1 y and the variance h' k(P, P) h - |L^-1 k(X, P) h|^2 with h = (1, ..., 1). Of more than
+    `MOST_POINTS`, whose pairs would be too many, the deviations of parts of that size are added up: a bound.
     """
+    if len(points) > MOST_POINTS:
+        starts = range(0, len(points), MOST_POINTS)
+        parts = [summed_posterior(posterior, column, points[i : i + MOST_POINTS]) for i in starts]
+        return sum(mean for mean, _ in parts), sum(std for _, std in parts)
     kernel = posterior.kernel
     prior = sum(float(kernel.matrix(points[i : i + 512], points).sum()) for i in range(0, len(points), 512))
     if posterior.n == 0:

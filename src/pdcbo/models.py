@@ -4,9 +4,10 @@
     Y (n, q)       measurements in plant units, objective first, NaN = not measured
     mean, std      (q, m) in plant units
 
-An output learns from the points where it was measured. Outputs with equal hyper-parameters that were measured at the
-same points share one factor. Hyper-parameters are given once and for all, or learned again each time an output's data
-have grown by a third, so that learning costs a constant share of the whole, and when a measurement is a surprise.
+An output learns from the points where it was measured, of very many from the latest. Outputs with equal
+hyper-parameters that were measured at the same points share one factor. Hyper-parameters are given once and for all, or
+learned again each time an output's data have grown by a third, so that learning costs a constant share of the whole,
+and when a measurement is a surprise.
 
 What is built from data is equal to the last bit to what grew with them: `state()` holds data and hyper-parameters,
 nothing else.
@@ -27,6 +28,9 @@ from pdcbo.problem import Array, Problem
 from pdcbo.section import Section
 from pdcbo.structured import CandidatePosterior
 
+# An output that was measured more often than the first number goes on with the second, the latest ones: time and memory
+# of a posterior grow with the square, and a plant that runs for years is not what it was.
+MOST_ROWS, KEPT_ROWS = 4000, 3000
 # standard deviations from its forecast at which a measurement casts doubt on the hyper-parameters
 SURPRISE = 4.0
 
@@ -111,6 +115,8 @@ class Models:
         for i, rows in enumerate(self.rows):
             if i not in missing:
                 rows.append(index)
+                if len(rows) > MOST_ROWS:
+                    self._forget(i)
         if self._groups is not None:
             if missing and any(missing.intersection(g) and not missing.issuperset(g) for g, _ in self._groups):
                 self._groups = None
@@ -131,7 +137,7 @@ class Models:
         for i in range(self.q):
             if math.isnan(old[i]) and not math.isnan(y[i]):
                 self.rows[i].append(index)
-            elif not math.isnan(old[i]) and math.isnan(y[i]):
+            elif math.isnan(y[i]) and index in self.rows[i]:
                 self.rows[i].remove(index)
             if not math.isnan(old[i]) and old[i] != y[i] and self.specs[i].length_scales is None:
                 self.next_fit[i] = 0  # what was learned from the wrong value is learned again
@@ -239,6 +245,13 @@ class Models:
             self._X, self._Y = (np.vstack([old, np.empty_like(old)]) for old in (self._X, self._Y))
         self._X[self.n], self._Y[self.n] = x, y
         self.n += 1
+
+    def _forget(self, output: int) -> None:
+        """Leave all but the latest points of an output aside, and have it learned again from these."""
+        del self.rows[output][:-KEPT_ROWS]
+        if self.specs[output].length_scales is None:
+            self.next_fit[output] = 0
+        self._groups = None
 
     def _notice(self, group: list[int], posterior: Posterior) -> None:
         """Have the outputs learned again whose last measurement was a surprise."""

@@ -222,13 +222,13 @@ class Problem:
         """The number of context variables."""
         return len(self.context)
 
-    def encode_parameters(self, values: Values, group: str = "parameters") -> Array:
-        """Map named parameters, which must lie in their ranges, to theta; errors speak of `group`."""
+    def encode_parameters(self, values: Values, group: str = "parameters", remedy: str = "") -> Array:
+        """Map named parameters, which must lie in their ranges, to theta; errors speak of `group` and of a remedy."""
         theta = self._encode(values, self.parameters, group)
         for name, variable in self.parameters.items():
             if not variable.contains(values[name]):
                 raise ValueError(
-                    f"{group}[{name!r}] must lie in [{variable.lo!r}, {variable.hi!r}], got {values[name]!r}"
+                    f"{group}[{name!r}] must lie in [{variable.lo!r}, {variable.hi!r}], got {values[name]!r}{remedy}"
                 )
         return theta
 
@@ -268,10 +268,9 @@ class Problem:
         """
         given = {} if constraints is None else _mapping(constraints, "constraints")
         _check_names(given, self.constraints, "constraints", "give its measured value, or None if it was not measured")
-        y = [math.nan if objective is None else as_quantity(objective, OBJECTIVE)]
+        y = [_measured(objective, OBJECTIVE)]
         for name in self.constraints:
-            value = given[name]
-            y.append(math.nan if value is None else as_quantity(value, f"constraints[{name!r}]"))
+            y.append(_measured(given[name], f"constraints[{name!r}]"))
         return np.array(y)
 
     def with_limits(self, changes: Values) -> Problem:
@@ -334,6 +333,15 @@ class Problem:
             name = next(name for name, u in zip(variables, places, strict=True) if abs(u) > FARTHEST)
             raise ValueError(f"{group}[{name!r}] is too far outside its range to be scaled, got {given[name]!r}")
         return np.array(places)
+
+
+def _measured(value: object, field_name: str) -> float:
+    """Return a measured value, NaN for None."""
+    if value is None:
+        return math.nan
+    if isinstance(value, float) and math.isnan(value):
+        raise ValueError(f"{field_name} must be a finite number, or None if it was not measured, got nan")
+    return as_quantity(value, field_name)
 
 
 def _check_names(given: Mapping[Any, Any], expected: Mapping[str, Any], group: str, remedy: str) -> None:

@@ -1,7 +1,8 @@
 """What is run: a job is a plant, a variant of an optimizer, a seed and a number of steps, as plain JSON data.
 
 A job has a digest of all it consists of, the code that it runs included, so that a result on disk is found again, and
-never taken for another one. Its result is a table with one row a step, in plant units:
+never taken for another one; of a plant or an optimizer of the user's own, the files that define its classes. Its result
+is a table with one row a step, in plant units:
 
     plant, variant, optimizer, seed, step, seconds (ask + tell), fallback_steps
     context_<name>, parameter_<name>, observed_<output>, true_<output>, limit_<label>   (true g, <= 0 on average)
@@ -13,12 +14,14 @@ import hashlib
 import inspect
 import json
 import re
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 
@@ -34,6 +37,9 @@ APART = {
     "__init__", "bench", "bench_interface", "bench_report", "bench_stacks", "cli", "client", "experiment", "figures",
     "guards", "history", "report", "service", "store",
 }  # fmt: skip
+
+# stands for code that lies in no file, as in a notebook: its results are found again by the same process only
+THIS_PROCESS = uuid4().bytes
 
 
 @dataclass(frozen=True)
@@ -76,7 +82,8 @@ class Job:
     @property
     def filename(self) -> str:
         """Where its result lies, below the folder of results."""
-        text = json.dumps(asdict(self), sort_keys=True) + code_digest(self.variant and self.variant.optimizer)
+        optimizer = None if self.variant is None else self.variant.optimizer
+        text = json.dumps(asdict(self), sort_keys=True) + code_digest(optimizer) + own_digest(self.plant, optimizer)
         digest = hashlib.sha256(text.encode()).hexdigest()[:12]
         folder = "oracles" if self.variant is None else "runs"
         readable = "".join(c if c.isalnum() or c in "-_." else "-" for c in f"{self.plant}-{self.label}")
@@ -109,11 +116,29 @@ def code_digest(optimizer: str | None) -> str:
     return digest.hexdigest()
 
 
+def own_digest(plant: str, optimizer: str | None) -> str:
+    """Return a digest of the files outside this package that define the plant and the optimizer; empty without any."""
+    known = [find_plant(plant), *([] if optimizer is None else [find_optimizer(optimizer)])]
+    modules = {module for each in known for module in _modules(each)}
+    foreign = sorted(name for name in modules if name.partition(".")[0] not in {"pdcbo", *sys.stdlib_module_names})
+    digest = hashlib.sha256()
+    for name in foreign:
+        file = getattr(sys.modules.get(name), "__file__", None)
+        digest.update(THIS_PROCESS if file is None else Path(file).read_bytes())
+    return digest.hexdigest() if foreign else ""
+
+
+def _modules(defined: Any) -> set[str]:
+    """Return the modules that define a class and its bases, or a function."""
+    parts = defined.__mro__ if inspect.isclass(defined) else [getattr(defined, "func", defined)]
+    return {getattr(part, "__module__", None) or type(part).__module__ for part in parts}
+
+
 def _optimizer_code(name: str) -> set[Path]:
-    """Return the modules among the optimizers that one of them consists of: its own, and what that imports."""
-    own = find_optimizer(name).__module__.rpartition(".")[2]
+    """Return the modules among the optimizers that one of them consists of: its classes' own, and what they import."""
     folder = Path(__file__).parents[1] / "optimizers"
-    found, ahead = set(), [folder / f"{own}.py"]
+    modules = [part.__module__.rpartition(".") for part in find_optimizer(name).__mro__]
+    found, ahead = set(), [folder / f"{own}.py" for package, _, own in modules if package == "pdcbo.optimizers"]
     while ahead:
         path = ahead.pop()
         found.add(path)
@@ -150,6 +175,12 @@ def make_plant(name: str, seed: int, options: Mapping[str, Any]) -> SimulatedPla
         plant: SimulatedPlant = make(seed=seed, **options)
     except TypeError as error:
         raise TypeError(f"options of plant {name!r}: {error}") from None
+    missing = [each for each in ("values", "rows", "oracle") if not hasattr(plant, each)]
+    if missing:
+        raise TypeError(
+            f"plant {name!r} lacks {missing!r}: an experiment needs noise-free values and an oracle, which"
+            " subclasses of pdcbo.plants.base.SimulatedPlant have; pdcbo.run does without"
+        )
     return plant
 
 

@@ -130,5 +130,5 @@ SafeOpt leaves its start, and the published Safe BO, by the numbers above, did n
 
 
 def _violations(row: Facts, seeds: int) -> str:
-    by = f", by {max(row['worst']):+.1g} at most" if row["violating"] else ""
+    by = f", by {max(row['worst']):+.2g} at most" if row["violating"] else ""
     return f"{row['violating'] or 'none'} of {seeds} runs above a limit at the end{by}"

@@ -380,7 +380,7 @@ class Optimizer(Assurance, ABC):
             if not isinstance(applied, Mapping):
                 raise TypeError(f"applied must be a mapping of names, got {applied!r}")
             given = {**parameters, **applied}
-            theta = self.problem.encode_parameters(given, "applied")
+            theta = self.problem.encode_parameters(given, "applied", "; report what ran beyond its range with fail()")
             x[:n_theta] = [a if given[n] == parameters[n] else b for n, a, b in zip(parameters, x, theta, strict=False)]
         if context is not None:
             if not isinstance(context, Mapping):

@@ -71,6 +71,7 @@ def facts(optimizer: Optimizer) -> dict[str, Any]:
             "limit_now": limit.bound if _changed(history, i, limit) else bound,
             "holds": None if average is None else limit.sign * (average - bound) <= 0.0,
             "proven": certificate.holds,
+            "noise_std": optimizer.noise_std(limit.output)[0],
         }
         if debt is not None and prices is not None:
             constraints[label] |= {"debt": float(debt()[i]), "price": float(prices()[i])}
@@ -111,11 +112,11 @@ def _sentences(data: dict[str, Any]) -> list[str]:
     if data["average_objective"] is not None:
         lines.append(f"  cost: average {data['average_objective']:.6g}, latest {data['last_objective']:.6g}")
     if data["unmeasured_steps"]:
-        lines.append(f"  {data['unmeasured_steps']} steps ran without any measurement")
+        lines.append(f"  {_steps(data['unmeasured_steps'])} ran without any measurement")
     for label, c in data["constraints"].items():
         lines += _constraint_sentences(label, c)
     for name, count in data["context_outside_range"].items():
-        lines.append(f"  context {name} was outside its stated range in {count} steps")
+        lines.append(f"  context {name} was outside its stated range in {_steps(count)}")
     if data["latest"] is not None:
         lines.append("  latest parameters: " + ", ".join(f"{k} = {_short(v)}" for k, v in data["latest"].items()))
     for s in data["pending"][:5]:
@@ -135,7 +136,7 @@ def _constraint_sentences(label: str, c: dict[str, Any]) -> list[str]:
     verdict = "holds" if c["holds"] else "is exceeded so far"
     lines = [f"  {label}: average {c['average']:.6g}, must be {limit}: {verdict}"]
     if c["measured"] < c["steps"]:
-        lines.append(f"    measured in {c['measured']} of {c['steps']} steps, of which the average is")
+        lines.append(f"    measured in {c['measured']} of {_steps(c['steps'])}, of which the average is")
     percent = 100.0 * (1.0 - c["delta"])
     for kind, source in (("observation", "its measurements"), ("posterior", "the model")):
         bound = c[kind]
@@ -145,8 +146,12 @@ def _constraint_sentences(label: str, c: dict[str, Any]) -> list[str]:
                 f"    by {source} the true average is {word} {bound['value']:.6g}, {percent:.6g}% sure at all times;"
                 f" {sure} {bound['assumption']}"
             )
-    if c["observation"] is None and c["posterior"] is None and c["measured"] < c["steps"]:
-        lines.append(f"    no bound on the true average: state a worst value of {label} for steps without measurement")
+    if c["observation"] is None and c["posterior"] is None:
+        if c["noise_std"] is None:
+            remedy = "its noise is not stated, and a model learns it from 10 measurements on"
+        else:
+            remedy = f"state a worst value of {label} for steps without measurement"
+        lines.append(f"    no bound on the true average: {remedy}")
     if "price" in c:
         if c["price"] > 0.0:
             owed = f"debt {c['debt']:.4g}" if c["debt"] > 0.0 else "no debt, but the limit binds"
@@ -155,6 +160,10 @@ def _constraint_sentences(label: str, c: dict[str, Any]) -> list[str]:
         else:
             lines.append("    no debt: the limit does not bind, the cost alone decides")
     return lines
+
+
+def _steps(count: int) -> str:
+    return "1 step" if count == 1 else f"{count} steps"
 
 
 def _short(value: object) -> str:

@@ -31,7 +31,7 @@ class Outcome(NamedTuple):
 
 
 class Plant(Protocol):
-    """A system to be tuned; `truth` and `oracle` are there where they are known."""
+    """A system to be tuned. Where they are known it may also have `truth` and `oracle`, as `SimulatedPlant` has."""
 
     problem: Problem
 
@@ -41,14 +41,6 @@ class Plant(Protocol):
 
     def evaluate(self, parameters: Values, context: Values) -> Outcome:
         """Apply the parameters in the context and return what was measured."""
-        ...
-
-    def truth(self, parameters: Values, context: Values) -> Outcome:
-        """Return what a measurement without noise would be."""
-        ...
-
-    def oracle(self, contexts: Iterable[Values]) -> Oracle:
-        """Return the best that could have been done in these contexts."""
         ...
 
 
