@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pdcbo import OPTIMIZERS, PDCBO, Choice, Constraint, Integer, Model, Problem, Real, run
-from pdcbo.optimizers.adaptive import AdaptiveSetting
+from pdcbo.optimizers.adaptive import AdaptiveSetting, _hard_end, _spread_out
 from pdcbo.plants.base import Outcome
 from pdcbo.problem import Array
 
@@ -210,22 +210,61 @@ class Nights:
 
 def test_a_run_that_ends_in_the_hard_part_of_a_cycle_has_saved_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(Nights().average(Nights.steps, seed)[1] <= 0.0 for seed in range(4))
-    monkeypatch.setattr(AdaptiveSetting, "_hard_stretch", lambda self, thetas: np.zeros(1))
+    monkeypatch.setattr(AdaptiveSetting, "_hard_end", lambda self, thetas: np.zeros(1))
     assert any(Nights().average(Nights.steps, seed)[1] > 0.0 for seed in range(4))
 
 
-def test_the_hard_stretch_is_no_longer_than_the_steps_left_and_only_a_run_with_an_end_has_one() -> None:
-    tuner, _ = Nights().average(Nights.steps + 5, 0)
+def test_what_a_run_may_end_with_is_what_came_after_moments_like_the_present_one() -> None:
+    cycle = np.tile(np.repeat([-0.7, 0.3], 12), 4)  # four days and nights
+    assert _hard_end(cycle[:84], 12) == pytest.approx(12 * 0.3)  # the last evening before the end at dawn
+    assert _hard_end(cycle[:84], 9) == pytest.approx(9 * 0.3)
+    assert _hard_end(cycle, 9) == 0.0  # at dawn, before an end in the afternoon
+    assert _hard_end(cycle, 18) == pytest.approx(6 * 0.3)
+    assert _hard_end(cycle[:30], 40) == pytest.approx(12 * 0.3)  # too early to tell: any stretch that was seen
+    assert _hard_end(cycle[:30], 5) == pytest.approx(5 * 0.3)
+    assert _hard_end(np.full(50, -1.0), 10) == 0.0
+    assert _hard_end(np.array([0.5]), 1) == 0.5
+
+
+def test_only_a_run_with_an_end_saves_for_it_and_past_operation_is_no_cycle() -> None:
+    tuner, _ = Nights().average(Nights.steps + 12, 0)
     assert isinstance(tuner.setting, AdaptiveSetting)
     thetas = np.linspace(0.0, 1.0, 11)[:, None]
-    assert tuner.setting._hard_stretch(thetas) == pytest.approx(5 * 0.3, rel=0.15)
-    tuner.horizon = Nights.steps + 50
-    assert tuner.setting._hard_stretch(thetas) == pytest.approx(12 * 0.3, rel=0.15)
+    assert tuner.setting._hard_end(thetas) == pytest.approx(0.0)  # the day that comes
+    tuner.horizon = Nights.steps + 24
+    assert tuner.setting._hard_end(thetas) == pytest.approx(12 * 0.3, rel=0.15)
+    for _ in range(30):
+        tuner.observe({"a": 0.5}, {"night": 1.0}, objective=1.0, constraints={"g": 0.6})
+    assert tuner.setting._hard_end(thetas) == pytest.approx(12 * 0.3, rel=0.15)
     tuner.setting.replan()
     with_end = tuner.setting.margin
     tuner.horizon = None
     tuner.setting.replan()
     assert tuner.setting.margin < with_end - 2.0
+
+
+@pytest.mark.parametrize("period", [2, 3, 7, 24])
+def test_the_plan_sees_every_part_of_a_cycle(period: int) -> None:
+    for n in range(31 * period - 2, 31 * period + 4):
+        seen = _spread_out(np.arange(n)[:, None] % period)
+        assert len(seen) == 32
+        assert len(np.unique(seen)) > min(period, 12) * 0.7
+    assert len(_spread_out(np.zeros((5, 1)))) == 5
+
+
+def test_steps_that_wait_for_their_answers_are_decided() -> None:
+    tuner = PDCBO(Slope.problem, horizon=20, candidates=9)
+    for _ in range(10):
+        tuner.tell(tuner.ask({"z": 0.5}), 1.0, {"g": 0.4})
+    assert isinstance(tuner.setting, AdaptiveSetting)
+    assert tuner.setting._undecided() == 10
+    waiting = [tuner.ask({"z": 0.5}) for _ in range(4)]
+    assert tuner.setting._undecided() == 6
+    tuner.tell(waiting[3], 1.0, {"g": 0.4})  # the others may never be answered
+    assert tuner.setting._undecided() == 9
+    for _ in range(12):
+        tuner.ask({"z": 0.5})
+    assert tuner.setting._undecided() == 1
 
 
 def test_a_limit_that_nobody_can_keep_is_reported_long_before_the_end() -> None:

@@ -100,7 +100,7 @@ def multi_start(models: Models, z: Array, score: Score, rng: Generator, incumben
     values = score(*section.predict(pool))
     starts = pool[_diverse(pool, values, STARTS)]
     free = np.array([not isinstance(v, Choice) for v in problem.parameters.values()])
-    tolerance = TOLERANCE * max(float(np.ptp(values)), 1e-12)
+    tolerance = TOLERANCE * max(float(np.ptp(values)), 1e-300)
     arrived = descend(lambda theta: score_gradient(section, score, theta), starts, free, tolerance, ROUNDS)
     finals = problem.snap(np.vstack([arrived, starts]))
     best = finals[lowest(score(*section.predict(finals)), finals, lambda: rng)]

@@ -30,6 +30,7 @@ against a limit is always the value itself.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import takewhile
 from math import gcd, isnan, pi, sqrt
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,7 @@ import numpy as np
 
 from pdcbo.fit import ROUNDING
 from pdcbo.normal import cdf
+from pdcbo.optimizers.ledger import PENDING
 from pdcbo.optimizers.reserve import SHARE, Reserve
 from pdcbo.optimizers.settings import Setting
 from pdcbo.problem import Array
@@ -48,8 +50,9 @@ if TYPE_CHECKING:
 
 CONTEXTS = 32
 THETAS = 400
-# Consecutive contexts, up to the latest, among which the hardest stretch is looked for: more than a week of hours.
-STRETCH = 200
+# In how many steps, up to the latest, cycles are looked for, and by how many of them a moment is known: in hours, more
+# than a week and just a day.
+STRETCH, LIKE = 200, 24
 SWEEPS, HALVINGS = 3, 14
 # An endless operation plans for as many steps as it has seen, and for this many at the least.
 LEAST_PLAN = 30
@@ -197,6 +200,12 @@ class AdaptiveSetting(Setting):
         step = self.optimizer.step
         return max(step, LEAST_PLAN) if self._endless() else (self.optimizer.horizon or 0) - step
 
+    def _undecided(self) -> int:
+        """Return how many steps are still to be asked for: those left without the latest, which wait for answers."""
+        steps = reversed(self.optimizer.ledger.steps.values())
+        waiting = sum(1 for _ in takewhile(lambda step: step.status == PENDING, steps))
+        return max(self._steps_left() - waiting, 1)
+
     def _endless(self) -> bool:
         """Tell whether no end is planned, or the end that was planned is over."""
         horizon = self.optimizer.horizon
@@ -205,7 +214,7 @@ class AdaptiveSetting(Setting):
     def _profiting_steps(self, z: Array) -> float:
         """Return R: how many coming steps, in contexts like z, can profit from what is learned now."""
         optimizer = self.optimizer
-        coming = min(self._steps_left() - 1, FORESIGHT * (optimizer.step + 1))
+        coming = min(self._undecided() - 1, FORESIGHT * (optimizer.step + 1))
         kernel = optimizer.models.hyper[0].kernel
         if not len(z) or not optimizer.models.n:
             return float(coming)
@@ -228,18 +237,16 @@ class AdaptiveSetting(Setting):
         """Maximise the dual function of the time-average problem that the models see, over phi >= 0."""
         optimizer, problem = self.optimizer, self.optimizer.problem
         n_theta = problem.n_theta
-        seen = optimizer.models.X
-        recent = seen[np.unique(np.linspace(0, len(seen) - 1, CONTEXTS).round().astype(int)), n_theta:]
         thetas = self._thetas()
-        table = optimizer.models.mean_table(thetas, recent)
+        table = optimizer.models.mean_table(thetas, _spread_out(optimizer.models.X[:, n_theta:]))
         f, g = table[0], self._excesses(table)
         sizes = np.abs(table).max(axis=(1, 2))
         spreads = [_spread(g[..., i], sizes[limit.output]) for i, limit in enumerate(problem.limits)]
         self.solved_spread = np.array([_spread(f, sizes[0]), *spreads])
-        least = self._least(g)
+        least = g.min(axis=1)
         self.payback = -least.mean(axis=0)
         ends_hard = not self._endless() and bool((least > 0.0).any())
-        hard = self._hard_stretch(thetas) if ends_hard else np.zeros(self.limits)
+        hard = self._hard_end(thetas) if ends_hard else np.zeros(self.limits)
         self.revision, doubt = self._unmeasured()
         g = g - self._budget(g, f, doubt, hard)
         largest = self._largest_price()
@@ -248,7 +255,7 @@ class AdaptiveSetting(Setting):
             for i in range(self.limits):
                 phi[i] = _best_price(f + g @ np.where(np.arange(self.limits) == i, 0.0, phi), g[..., i], largest[i])
         self.phi = phi
-        short = self.balance() > self.margin - hard  # by more than noise may explain
+        short = self.balance() > self.margin - hard  # by more than noise and cycles may explain
         self.unreachable = [i for i in range(self.limits) if phi[i] >= 0.99 * largest[i] and short[i]]
 
     def _floors(self) -> list[tuple[int, float, float]]:
@@ -298,41 +305,38 @@ class AdaptiveSetting(Setting):
         owed = self.balance() + self.margin
         soon = max(round(SOON * optimizer.step), LEAST_PLAN) if self._endless() else left
         rest = -owed / np.where(owed > 0.0, soon, left) - self.slack()
-        return np.asarray(np.maximum(rest, -self.spread[1:]))
+        return np.asarray(np.maximum(rest, -np.maximum(self.spread[1:], self.payback)))
 
     def _excesses(self, table: Array) -> Array:
-        """Return g of each limit, (k, m, N), from a table of the outputs, (q, k, m)."""
+        """Return g of each limit, (k, m, N), from a table of the outputs, (q, k, m), none below its floor."""
         limits = self.optimizer.problem.limits
-        return np.stack([limit.sign * (table[limit.output] - limit.bound) for limit in limits], axis=-1)
+        g = np.stack([limit.sign * (table[limit.output] - limit.bound) for limit in limits], axis=-1)
+        for output, sign, floor in self._floors():
+            for i, limit in enumerate(limits):
+                if limit.output == output:
+                    np.maximum(g[..., i], floor - sign * limit.bound, out=g[..., i])
+        return g
 
-    def _least(self, g: Array) -> Array:
-        """Return the least g that the models think possible in each context, (k, N), from g (k, m, N)."""
-        least = g.min(axis=1)
-        for i, limit in enumerate(self.optimizer.problem.limits):
-            for output, sign, floor in self._floors():
-                if output == limit.output:
-                    least[:, i] = np.maximum(least[:, i], floor - sign * limit.bound)
-        return np.asarray(least)
-
-    def _hard_stretch(self, thetas: Array) -> Array:
-        """Return the largest sum of the least g over consecutive contexts, (N,), no more of them than steps are left.
+    def _hard_end(self, thetas: Array) -> Array:
+        """Return what the last steps may take of each limit in spite of the best parameters, (N,).
 
         The contexts of the steps left are taken for a mixture of those seen. Where contexts come in cycles, the last of
-        them may all be of a kind in which no parameters keep the limit.
+        them may all be of a kind in which no parameters keep the limit. Where the mixture has none that keep it either,
+        there is nothing to save.
         """
         optimizer = self.optimizer
-        latest = optimizer.models.X[-STRETCH:, optimizer.problem.n_theta :]
-        least = self._least(self._excesses(optimizer.models.mean_table(thetas, latest)))
-        total = np.vstack([np.zeros(self.limits), least.cumsum(axis=0)])
-        longest = min(self._steps_left(), len(latest))
-        before = np.pad(total, ((longest, 0), (0, 0)), mode="edge")
-        lowest = np.lib.stride_tricks.sliding_window_view(before, longest + 1, axis=0).min(axis=-1)
-        return np.asarray((total - lowest).max(axis=0))
+        steps = sorted(optimizer.ledger.history()[-STRETCH:], key=lambda step: step.suggestion.id)
+        if not steps:
+            return np.zeros(self.limits)
+        contexts = np.array([step.x[optimizer.problem.n_theta :] for step in steps])
+        least = self._excesses(optimizer.models.mean_table(thetas, contexts)).min(axis=1)
+        left = self._steps_left()
+        return np.array([_hard_end(least[:, i], left) if self.payback[i] > 0.0 else 0.0 for i in range(self.limits)])
 
     def _reserves(self) -> list[Reserve]:
         """Return the reserve of each limit that can be paid back at all."""
         optimizer = self.optimizer
-        spare = SHARE * (self._steps_left() - 1) * self.payback - self.balance() - self.margin
+        spare = SHARE * (self._undecided() - 1) * self.payback - self.balance() - self.margin
         room = np.maximum(spare, 0.0)
         limits = zip(optimizer.problem.limits, room, self.price(), self._largest_price(), strict=True)
         return [
@@ -356,6 +360,32 @@ class AdaptiveSetting(Setting):
         while gcd(stride, len(optimizer.candidates)) > 1:  # so that every level of every parameter is visited
             stride += 1
         return np.vstack([optimizer.candidates[::stride], tried])
+
+
+def _hard_end(least: Array, left: int) -> float:
+    """Return the largest sum of the least g, (k,) so far, that `left` coming steps may end with.
+
+    They are thought to go as they went on after the moments most like the present one. As long as there are few moments
+    so many steps back to choose from, they may end with any stretch that was seen.
+    """
+    k = len(least)
+    moments = np.arange(LIKE - 1, k - left)
+    if len(moments) < LIKE // 2:
+        total = np.concatenate([[0.0], least.cumsum()])
+        longest = min(left, k)
+        before = np.pad(total, (longest, 0), mode="edge")
+        return float((total - np.lib.stride_tricks.sliding_window_view(before, longest + 1).min(axis=1)).max())
+    before = np.lib.stride_tricks.sliding_window_view(least, LIKE)[moments - LIKE + 1]
+    unlike = ((before - least[-LIKE:]) ** 2).sum(axis=1)
+    likest = moments[np.argsort(unlike, kind="stable")[:3]]
+    return max(float(least[m + 1 : m + 1 + left][::-1].cumsum().max(initial=0.0)) for m in likest)
+
+
+def _spread_out(rows: Array) -> Array:
+    """Return at most `CONTEXTS` rows from all over, one from each part, not at equal distances as cycles have them."""
+    k = min(CONTEXTS, len(rows))
+    places = (np.arange(k) + np.random.default_rng(0).random(k)) * len(rows) / k
+    return np.asarray(rows[places.astype(int)])
 
 
 def _spread(values: Array, size: float) -> float:

@@ -7,9 +7,9 @@ are left: a surprise at the second may be more than all of them can make up for.
 
 with B the balance so far, the margin for noise, and payback the mean of -g that the models think possible at best; and
 parameters count as taking their g a number of standard deviations on the bad side: that many by which the worst of all
-measurements exceeded its forecast, and two at the least. What is taken beyond the room costs the largest price. Where
-nothing is sure to stay within it, what is taken beyond the surest costs the present price: with little to lose it is
-avoided, while a debt at the start does not keep anybody from learning.
+measurements exceeds its forecast by the models as they are now, and two at the least. What is taken beyond the room
+costs the largest price. Where nothing is sure to stay within it, what is taken beyond the surest costs the present
+price: with little to lose it is avoided, while a debt at the start does not keep anybody from learning.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Reserve:
     def of(cls, limit: Limit, room: float, price: float, largest: float, models: Models) -> Reserve:
         """Return the reserve whose deviations are those of the worst surprise that the models have on record."""
         posterior, column = models.posterior(limit.output)
-        surprises = limit.sign * posterior.W[:, column]  # (y - mean) / sqrt(std^2 + noise_var) when y was new
+        surprises = limit.sign * posterior.W[:, column]  # (y - mean) / sqrt(std^2 + noise_var) from the data before y
         return cls(limit, room, price, largest, models, float(surprises.max(initial=LEAST_DEVIATIONS)))
 
     def excess(self, mean: Array, std: Array) -> Array:
