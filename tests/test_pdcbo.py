@@ -252,21 +252,6 @@ def test_the_plan_sees_every_part_of_a_cycle(period: int) -> None:
     assert len(_spread_out(np.zeros((5, 1)))) == 5
 
 
-def test_steps_that_wait_for_their_answers_are_decided() -> None:
-    tuner = PDCBO(Slope.problem, horizon=20, candidates=9)
-    for _ in range(10):
-        tuner.tell(tuner.ask({"z": 0.5}), 1.0, {"g": 0.4})
-    assert isinstance(tuner.setting, AdaptiveSetting)
-    assert tuner.setting._undecided() == 10
-    waiting = [tuner.ask({"z": 0.5}) for _ in range(4)]
-    assert tuner.setting._undecided() == 6
-    tuner.tell(waiting[3], 1.0, {"g": 0.4})  # the others may never be answered
-    assert tuner.setting._undecided() == 9
-    for _ in range(12):
-        tuner.ask({"z": 0.5})
-    assert tuner.setting._undecided() == 1
-
-
 def test_a_limit_that_nobody_can_keep_is_reported_long_before_the_end() -> None:
     tuner, rng = PDCBO(Problem({"a": (0.0, 1.0)}, {}, {"g": 0.0}), horizon=200), np.random.default_rng(0)
     for a in np.linspace(0.0, 1.0, 40):

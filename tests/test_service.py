@@ -19,6 +19,7 @@ from store_tools import PROBLEM, answer, context, free_port, served
 import pdcbo
 from pdcbo.client import ServiceError
 from pdcbo.guards import Guards
+from pdcbo.service.server import make_server
 from pdcbo.store import Conflict, Study, open_journal
 
 API = "/api/v1/studies"
@@ -62,7 +63,7 @@ def test_same_body_same_answer_other_body_409(service: str) -> None:
         body = {"name": "plant", "problem": PROBLEM.to_json(), "optimizer": "random"}
         assert http.post(API, json=body).status_code == 201
         assert http.post(API, json=body).status_code == 201
-        assert http.post(API, json={**body, "seed": 9}).status_code == 422
+        assert http.post(API, json={**body, "seed": 9}).status_code == 409
         one = http.post(f"{API}/plant/ask", json={"context": {"c": 0.5}, "key": "k"}).json()
         assert http.post(f"{API}/plant/ask", json={"context": {"c": 0.5}, "key": "k"}).json() == one
         assert http.post(f"{API}/plant/ask", json={"context": {"c": 0.6}, "key": "k"}).status_code == 409
@@ -402,7 +403,7 @@ def test_known_good_parameters_are_those_of_this_study(service: str) -> None:
         with pytest.raises(ValueError, match="suggestion 9999 is unknown"):
             remote.set_known_good(9999)
         remote.set_known_good(made)
-        assert remote.events()[-1]["payload"] == {"parameters": made.parameters}
+        assert remote.events()[-1]["payload"] == {"parameters": made.parameters, "suggestion": made.id}
 
 
 def test_a_remote_study_takes_numbers_of_numpy(service: str) -> None:
@@ -509,3 +510,51 @@ def test_models_go_over_the_wire(service: str) -> None:
 def test_connect_says_what_is_wrong(arguments: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         pdcbo.connect("http://127.0.0.1:1", **{"study": "plant", **arguments})
+
+
+def test_a_store_that_fails_behind_the_gate_is_unavailable_and_the_client_repeats(tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path}/service.db"
+    journal = open_journal(address)
+    journal.add_token("plant", "secret")
+    known = {"Authorization": "Bearer secret"}
+    with served(address, require_token=True) as url:
+        pdcbo.connect(url, "plant", PROBLEM, token="secret\n", optimizer="random").close()  # as a file has it
+        journal.database.execute("ALTER TABLE tokens RENAME TO elsewhere")
+        refused = httpx.get(f"{url}{API}", headers=known)
+        assert refused.status_code == 503
+        assert refused.headers["retry-after"] == "1"
+        assert "store" in refused.json()["error"]
+        timer = threading.Timer(0.5, lambda: journal.database.execute("ALTER TABLE elsewhere RENAME TO tokens"))
+        timer.start()
+        with pdcbo.connect(url, "plant", token="secret") as remote:
+            assert remote.ask({"c": 0.5}).id == 1
+        timer.join()
+    journal.close()
+
+
+@pytest.mark.parametrize("token", ["", "  \n", "se\ncret", "sécret", 5])
+def test_a_token_that_cannot_be_one_is_refused_and_not_shown(token: Any) -> None:
+    with pytest.raises(ValueError, match="token must be what") as caught:
+        pdcbo.connect("http://127.0.0.1:9", "plant", token=token)
+    assert "cret" not in str(caught.value)
+
+
+def test_the_gate_refuses_what_is_no_origin(service: str) -> None:
+    for origin in ("http://[", "null", "", "http://"):
+        assert httpx.get(f"{service}{API}", headers={"Origin": origin}).status_code == 403
+
+
+def test_orders_need_no_body_and_a_resume_keeps_its_reason(service: str) -> None:
+    with pdcbo.connect(service, "plant", PROBLEM, optimizer="random") as remote:
+        remote.ask({"c": 0.5})
+        assert httpx.post(f"{service}{API}/plant/pause").status_code == 200
+        remote.resume("analyser repaired")
+        assert remote.events()[-1]["payload"] == {"reason": "analyser repaired"}
+        assert httpx.post(f"{service}{API}/plant/resume").status_code == 200
+        remote.pause("x" * 5000)
+        assert len(remote.events()[-1]["payload"]["reason"]) == 2000
+
+
+def test_a_host_is_allowed_by_its_name_alone(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"--allow-host takes a name without a port, got 'tuner\.example:8765'"):
+        make_server(f"sqlite:///{tmp_path}/service.db", allow_hosts=("tuner.example:8765",))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from store_tools import PROBLEM, answer, context
 import pdcbo
 from pdcbo.optimizers import OPTIMIZERS
 from pdcbo.store import Conflict, StoreError, Study
+from pdcbo.store.follower import Worker
 from pdcbo.store.journal import encode
 
 
@@ -229,3 +232,86 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path) -> None:
     study.journal.database.execute("UPDATE checkpoints SET state = substr(state, 1, 200)")
     study.close()
     assert encode(Study.open(tmp_path / "plant.db", "plant").state()) == expected
+
+
+def test_half_characters_are_spelled_out(store: str) -> None:
+    study = Study.open(store, "plant", PROBLEM, optimizer="random")
+    study.fail(study.ask(context(0)), "no file a\udcff.csv")
+    study.pause("a\udcff")
+    assert [event.payload["reason"] for event in study.events()[-2:]] == ["no file a\\udcff.csv", "a\\udcff"]
+    study.close()
+
+
+def test_a_failed_step_outside_its_context_is_noticed_as_by_the_optimizer(store: str) -> None:
+    study, bare = Study.open(store, "plant", PROBLEM, optimizer="random"), pdcbo.Random(PROBLEM)
+    for tuner in (study, bare):
+        tuner.fail(tuner.ask({"c": 5000.0}), "offline")
+    assert "outside its stated range in 1 step" in str(study.summary())
+    assert study.state() == bare.state()
+    study.close()
+
+
+def test_a_repeated_order_gets_its_first_answer_whatever_happened_since(store: str) -> None:
+    study = Study.open(store, "plant", PROBLEM, optimizer="random")
+    made = study.ask(context(0))
+    study.set_known_good(made, key="by suggestion")
+    study.set_known_good({"a": 0.1, "b": 0.2}, key="by name")
+    study.tell(made, 1.0, {"g": 0.1}, applied={"a": 0.4})
+    study.set_guards({"bounds": {"a": [0.5, 1.0]}})
+    seq = study.seq
+    study.set_known_good(made, key="by suggestion")
+    study.set_known_good({"a": 0.1, "b": 0.2}, key="by name")
+    assert study.seq == seq
+    with pytest.raises(Conflict, match="was used before"):
+        study.set_known_good({"a": 0.6, "b": 0.2}, key="by name")
+    with pytest.raises(ValueError, match="bounds"):
+        study.set_known_good({"a": 0.1, "b": 0.2})
+    study.close()
+
+
+def test_another_definition_is_a_conflict(store: str) -> None:
+    Study.open(store, "plant", PROBLEM, seed=1).close()
+    with pytest.raises(Conflict, match="exists with another seed"):
+        Study.open(store, "plant", PROBLEM, seed=2)
+
+
+def test_a_database_of_something_else_is_left_as_it_is(tmp_path: Path) -> None:
+    foreign, empty = tmp_path / "other.db", tmp_path / "empty.db"
+    with closing(sqlite3.connect(foreign)) as file:
+        file.execute("CREATE TABLE parts (name TEXT)")
+        file.commit()
+    empty.touch()
+    for path in (foreign, empty):
+        before = path.read_bytes()
+        with pytest.raises(StoreError, match="is not a store of studies"):
+            Study.open(str(path), "plant")
+        assert path.read_bytes() == before
+        assert [p.name for p in tmp_path.iterdir() if p.name.startswith(path.name)] == [path.name]
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["mysql://u:hunter2@h/db", "postgresql+psycopg://u:hunter2@h/db", "postgresql://u:hunter2%ZZ@127.0.0.1:1/d"],
+)
+def test_no_password_is_shown(address: str) -> None:
+    with pytest.raises((ValueError, StoreError)) as caught:
+        Study.open(address, "plant", PROBLEM)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_first_calls_at_once_start_one_thread() -> None:
+    before = {t for t in threading.enumerate() if t.name == "pdcbo-model"}
+    for _ in range(50):
+        worker, barrier = Worker(), threading.Barrier(4)
+
+        def submit(worker: Worker = worker, barrier: threading.Barrier = barrier) -> None:
+            barrier.wait()
+            worker.submit(lambda: None).result(5.0)
+
+        threads = [threading.Thread(target=submit) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        worker.stop(5.0)
+    assert {t for t in threading.enumerate() if t.name == "pdcbo-model"} <= before

@@ -163,6 +163,21 @@ def test_an_import_counts_equal_rows_and_knows_what_was_corrected(tmp_path: Path
     export(study, file)
     study.correct(suggestion, constraints={"g": 0.5})
     assert load(study, file) == 0, "the value that was corrected since"
+    export(study, file)
+    with file.open("a") as table:
+        table.write(",".join({"u": "0.25", "k": "1", "objective": "3", "g": "0.1"}.get(c, "") for c in columns(file)))
+    assert load(study, file) == 1
+    study.correct(suggestion, constraints={"g": 0.6})
+    assert load(study, file) == 0, "nor the one between two corrections"
+    late = study.ask()
+    study.tell(late, None, {"g": 0.5})
+    study.correct(late, objective=4.0)
+    export(study, file)
+    assert load(study, file) == 0
+
+
+def columns(file: Path) -> list[str]:
+    return file.read_text().splitlines()[0].split(",")
 
 
 @pytest.mark.parametrize("row", ["0,5,1,x,True,0.5,1.0,0.1", "0.5,1,x,True,0.5,1.0"])

@@ -27,7 +27,7 @@ from pdcbo.optimizers.summary import Summary
 from pdcbo.problem import Constraint, Problem, Scalar, Values, as_number, as_positive, as_whole
 from pdcbo.store.core import Conflict
 from pdcbo.store.opening import NAME
-from pdcbo.store.values import as_json, as_json_values, as_reason
+from pdcbo.store.values import as_failure_reason, as_json, as_json_values, as_reason
 
 RETRIED = (502, 503, 504)
 
@@ -42,7 +42,7 @@ class RemoteStudy:
     def __init__(
         self, url: str, study: str, *, token: str | None = None, timeout: float = 30.0, retries: int = 6
     ) -> None:
-        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        headers = {} if token is None else {"Authorization": f"Bearer {_token(token)}"}
         self.name = study
         self.retries = retries
         self._http = httpx.Client(base_url=f"{url.rstrip('/')}/api/v1", headers=headers, timeout=timeout)
@@ -78,7 +78,7 @@ class RemoteStudy:
 
     def fail(self, suggestion: Suggestion | int, reason: str = "", *, applied: bool = True) -> None:
         """Report that a suggestion brought no measurement."""
-        body = {"reason": reason, "applied": applied, **_proposed(suggestion)}
+        body = {"reason": as_failure_reason(reason), "applied": applied, **_proposed(suggestion)}
         self._call("POST", f"/suggestions/{_id(suggestion)}/fail", body)
 
     def correct(
@@ -131,9 +131,9 @@ class RemoteStudy:
         """Hold the parameters applied last until `resume`."""
         self._call("POST", "/pause", {"reason": as_reason(reason), "key": _key(key)})
 
-    def resume(self, *, key: str | None = None) -> None:
+    def resume(self, reason: str = "", *, key: str | None = None) -> None:
         """End a pause or a return to known-good parameters."""
-        self._call("POST", "/resume", {"key": _key(key)})
+        self._call("POST", "/resume", {"reason": as_reason(reason), "key": _key(key)})
 
     def set_known_good(self, parameters: Mapping[str, Scalar] | Suggestion | int, *, key: str | None = None) -> None:
         """Name the parameters to return to in need, or the suggestion that had them."""
@@ -309,11 +309,21 @@ def _words(answer: httpx.Response) -> str:
 def _finite(value: Any, field_name: str) -> Any:
     """Return plain data as it is, after looking for numbers that JSON has no word for."""
     if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{field_name} must be a finite number, got {value!r}")
+        measured = math.isnan(value) and field_name.startswith(("objective", "constraints"))
+        remedy = ", or None if it was not measured" if measured else ""
+        raise ValueError(f"{field_name} must be a finite number{remedy}, got {value!r}")
     if isinstance(value, dict | list):
         for name, inner in value.items() if isinstance(value, dict) else enumerate(value):
             _finite(inner, f"{field_name}[{name!r}]")
     return value
+
+
+def _token(token: object) -> str:
+    """Return a token without the line's end that a file adds; an error does not show it."""
+    plain = token.strip() if isinstance(token, str) else ""
+    if not plain or not plain.isascii() or not plain.isprintable():
+        raise ValueError("token must be what `pdcbo token` printed, letters and digits; got something else (not shown)")
+    return plain
 
 
 def _key(key: str | None) -> str:

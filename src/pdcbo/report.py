@@ -22,6 +22,8 @@ li.alarm{color:#b91c1c}li.warning{color:#92600a}"""
 def report(study: Study, path: str | os.PathLike[str]) -> Path:
     """Write the report of a study, whole or not at all, and return its path."""
     target = Path(path)
+    if target.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; name a file in it")
     facts = status(study)
     with study.record() as record:
         history = history_of(record)
@@ -35,7 +37,7 @@ def report(study: Study, path: str | os.PathLike[str]) -> Path:
     alarms = "".join(f'<li class="{a["level"]}">{escape(a["text"])}</li>' for a in facts["alarms"])
     # "<" is written as an escape, so that no name can end the script element.
     data = json.dumps(drawn, allow_nan=False).replace("<", "\\u003c")
-    script = (files("plotly") / "package_data" / "plotly.min.js").read_text()
+    script = (files("plotly") / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
     page = f"""<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(study.name)}</title>
 <style>{STYLE}</style></head><body><h1>{escape(study.name)}</h1>
 <p>Written {time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())} after {facts["seq"]} events.</p>
@@ -46,7 +48,7 @@ for (const [name, f] of Object.entries(figures)) Plotly.newPlot(name, f.data, f.
 </body></html>"""
     part = target.with_name(target.name + ".part")
     try:
-        part.write_text(page)
+        part.write_text(page, encoding="utf-8")
         os.replace(part, target)
     finally:
         part.unlink(missing_ok=True)

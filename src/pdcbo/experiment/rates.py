@@ -154,18 +154,19 @@ def _text(found: dict[str, dict[str, Any]], seeds: int, horizons: str) -> str:
     ]  # fmt: skip
     T = next(iter(found.values()))["horizons"]
     header = ("kernel", "Table I", "exponent of the priced regret", "exponent of the regret (3a)",
-              f"priced regret at T = {T[0]} ... {T[-1]}", "regret (3a) there", "[cumulative constraint]+ there")  # fmt: skip
+              f"priced regret at T = {T[0]} ... {T[-1]}", "regret (3a) there",
+              "[cumulative constraint]+ there")  # fmt: skip
     within = [words for words, f in found.items() if f["priced_exponent"] and f["priced_exponent"][1] <= f["promised"]]
     others = "" if len(within) == len(found) else "; not for the others on these horizons"
     return f"""\
 # Table I's rates, seen
 
-Written by `pdcbo rates --seeds {seeds}`. PDCBO with eta = 1 / sqrt(T), lambda_1 = 0, epsilon = 0.1 / sqrt(T), beta^(1/2) = 2 and the
-kernel known, on exact draws over [-2, 2] x [-2, 2] with one constraint, one run of its own for every horizon and
-{seeds} seeds. Exponents are fitted to means over seeds, with 95 % bootstrap intervals. The priced regret charges
-constraint values at the prices of the time-average optimum and is never negative; the regret (3a) may be, since its
-comparator must be feasible at every step and the method on average only. Theorem 1 promises a cumulative constraint of
-at most 0 with its own constants, which these are not.
+Written by `pdcbo rates --seeds {seeds}`. PDCBO with eta = 1 / sqrt(T), lambda_1 = 0, epsilon = 0.1 / sqrt(T),
+beta^(1/2) = 2 and the kernel known, on exact draws over [-2, 2] x [-2, 2] with one constraint, one run of its own for
+every horizon and {seeds} seeds. Exponents are fitted to means over seeds, with 95 % bootstrap intervals. The priced
+regret charges constraint values at the prices of the time-average optimum and is never negative; the regret (3a) may
+be, since its comparator must be feasible at every step and the method on average only. Theorem 1 promises a cumulative
+constraint of at most 0 with its own constants, which these are not.
 
 ![rates](figures/rates.png)
 

@@ -30,7 +30,6 @@ against a limit is always the value itself.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import takewhile
 from math import gcd, isnan, pi, sqrt
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
@@ -39,7 +38,6 @@ import numpy as np
 
 from pdcbo.fit import ROUNDING
 from pdcbo.normal import cdf
-from pdcbo.optimizers.ledger import PENDING
 from pdcbo.optimizers.reserve import SHARE, Reserve
 from pdcbo.optimizers.settings import Setting
 from pdcbo.problem import Array
@@ -200,12 +198,6 @@ class AdaptiveSetting(Setting):
         step = self.optimizer.step
         return max(step, LEAST_PLAN) if self._endless() else (self.optimizer.horizon or 0) - step
 
-    def _undecided(self) -> int:
-        """Return how many steps are still to be asked for: those left without the latest, which wait for answers."""
-        steps = reversed(self.optimizer.ledger.steps.values())
-        waiting = sum(1 for _ in takewhile(lambda step: step.status == PENDING, steps))
-        return max(self._steps_left() - waiting, 1)
-
     def _endless(self) -> bool:
         """Tell whether no end is planned, or the end that was planned is over."""
         horizon = self.optimizer.horizon
@@ -214,7 +206,7 @@ class AdaptiveSetting(Setting):
     def _profiting_steps(self, z: Array) -> float:
         """Return R: how many coming steps, in contexts like z, can profit from what is learned now."""
         optimizer = self.optimizer
-        coming = min(self._undecided() - 1, FORESIGHT * (optimizer.step + 1))
+        coming = min(self._steps_left() - 1, FORESIGHT * (optimizer.step + 1))
         kernel = optimizer.models.hyper[0].kernel
         if not len(z) or not optimizer.models.n:
             return float(coming)
@@ -336,7 +328,7 @@ class AdaptiveSetting(Setting):
     def _reserves(self) -> list[Reserve]:
         """Return the reserve of each limit that can be paid back at all."""
         optimizer = self.optimizer
-        spare = SHARE * (self._undecided() - 1) * self.payback - self.balance() - self.margin
+        spare = SHARE * (self._steps_left() - 1) * self.payback - self.balance() - self.margin
         room = np.maximum(spare, 0.0)
         limits = zip(optimizer.problem.limits, room, self.price(), self._largest_price(), strict=True)
         return [

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from anyio.to_thread import current_default_thread_limiter
 from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
@@ -27,6 +28,7 @@ log = logging.getLogger("pdcbo.service")
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 MAX_BODY = 1 << 20
+THREADS = 200
 
 
 class Json(JSONResponse):
@@ -56,6 +58,8 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         registry.attach(asyncio.get_running_loop())
         app.state.stopping = asyncio.Event()
+        # asks wait for models in these threads, and nobody else is to wait for a free one
+        current_default_thread_limiter().total_tokens = THREADS
         await run_in_threadpool(registry.names)  # the store is reachable and its schema known, or we do not start
         yield
         await run_in_threadpool(registry.close)
@@ -72,6 +76,8 @@ def create_app(
     )
     app.state.registry, app.state.metrics, app.state.sessions = registry, metrics, sessions
     app.state.require_token = require_token
+    app.state.figures = pages.FigureCache()
+    app.state.stopping = asyncio.Event()
     app.include_router(routes.router)
     app.include_router(live.router)
     app.include_router(pages.api)

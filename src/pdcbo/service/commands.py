@@ -50,6 +50,8 @@ def token(
     """Create a bearer token and print it once; the store keeps only its hash."""
     from pdcbo.store import open_journal
 
+    if not name.strip():
+        raise ValueError(f"NAME must say who the token is for, got {name!r}")
     journal = open_journal(store, create=not remove)
     if remove:
         if not journal.remove_token(name):

@@ -19,6 +19,7 @@ from fastapi.responses import StreamingResponse
 from pdcbo.service.registry import Registry
 from pdcbo.service.routes import REFUSED, StudyPath, find
 from pdcbo.store import Study
+from pdcbo.store.journal import Event
 
 router = APIRouter(prefix="/api/v1", responses=REFUSED)
 
@@ -54,11 +55,9 @@ async def _events(registry: Registry, stopping: asyncio.Event, study: Study, aft
         while not stopping.is_set():
             event.clear()
             found = await run_in_threadpool(study.events, after, 500)
-            for e in found:
-                data = json.dumps({"seq": e.seq, "kind": e.kind, "time": e.time, "payload": e.payload})
-                yield f"id: {e.seq}\nevent: {e.kind}\ndata: {data}\n\n"
-                after, quiet = e.seq, 0.0
             if found:
+                yield "".join(map(_text, found))
+                after, quiet = found[-1].seq, 0.0
                 continue
             try:
                 await asyncio.wait_for(event.wait(), LOOK_SECONDS)
@@ -69,3 +68,8 @@ async def _events(registry: Registry, stopping: asyncio.Event, study: Study, aft
                     yield ": still here\n\n"
     finally:
         registry.leave(study.name, event)
+
+
+def _text(event: Event) -> str:
+    data = {"seq": event.seq, "kind": event.kind, "time": event.time, "payload": event.payload}
+    return f"id: {event.seq}\nevent: {event.kind}\ndata: {json.dumps(data)}\n\n"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import threading
-from collections import defaultdict
 from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
@@ -30,17 +29,20 @@ router = APIRouter(include_in_schema=False)
 STATIC = {"app.js": "text/javascript; charset=utf-8", "app.css": "text/css; charset=utf-8"}
 
 
-class _Cache:
+class FigureCache:
     """The latest figures of each study, so that many watchers cost as much as one."""
 
     def __init__(self) -> None:
-        self._locks: dict[tuple[str, str], threading.Lock] = defaultdict(threading.Lock)
+        self._lock = threading.Lock()
+        self._locks: dict[tuple[str, str], threading.Lock] = {}
         self._kept: dict[tuple[str, str], tuple[int, figures.Figure]] = {}
 
     def get(self, study: Study, kind: str, make: Callable[[], figures.Figure]) -> figures.Figure:
         """Return what `make` gives, made anew only after the study has changed."""
         place = (study.name, kind)
-        with self._locks[place]:  # whoever comes meanwhile waits for the same figure instead of making it again
+        with self._lock:
+            lock = self._locks.setdefault(place, threading.Lock())
+        with lock:  # whoever comes meanwhile waits for the same figure instead of making it again
             seq = study.seq
             kept = self._kept.get(place)
             if kept is None or kept[0] != seq:
@@ -48,12 +50,9 @@ class _Cache:
             return kept[1]
 
 
-def _cache(request: Request) -> _Cache:
-    state = request.app.state
-    if not hasattr(state, "figures"):
-        state.figures = _Cache()
-    cache: _Cache = state.figures
-    return cache
+def _cache(request: Request) -> FigureCache:
+    kept: FigureCache = request.app.state.figures
+    return kept
 
 
 def _history(study: Study) -> History:
@@ -105,7 +104,7 @@ def study_page(request: Request, name: StudyPath) -> HTMLResponse:
 def study_status(request: Request, name: StudyPath) -> HTMLResponse:
     """Return the part of the page that changes."""
     study = find(request, name)
-    return HTMLResponse(html.status(status(study, _history(study))))
+    return HTMLResponse(html.status(status(study)))
 
 
 @router.get("/login", response_class=HTMLResponse)

@@ -34,6 +34,7 @@ REFUSED: dict[int | str, dict[str, Any]] = {
 
 router = APIRouter(prefix="/api/v1", responses=REFUSED)
 StudyPath = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}$", examples=["reactor"])]
+NOTHING = m.Order()
 IdPath = Annotated[int, Path(ge=1, le=2**53, examples=[1])]
 
 
@@ -207,7 +208,7 @@ def guards(request: Request, name: StudyPath, body: m.NewGuards) -> m.Accepted:
 
 
 @router.post("/studies/{name}/pause")
-def pause(request: Request, name: StudyPath, body: m.Order) -> m.Accepted:
+def pause(request: Request, name: StudyPath, body: m.Order = NOTHING) -> m.Accepted:
     """Hold the parameters applied last until resumed."""
     study = find(request, name)
     with refusing():
@@ -216,11 +217,11 @@ def pause(request: Request, name: StudyPath, body: m.Order) -> m.Accepted:
 
 
 @router.post("/studies/{name}/resume")
-def resume(request: Request, name: StudyPath, body: m.Order) -> m.Accepted:
+def resume(request: Request, name: StudyPath, body: m.Order = NOTHING) -> m.Accepted:
     """End a pause or a return to known-good parameters."""
     study = find(request, name)
     with refusing():
-        study.resume(key=body.key)
+        study.resume(body.reason, key=body.key)
     return accepted(request, study)
 
 
@@ -239,7 +240,7 @@ def known_good(request: Request, name: StudyPath, body: m.KnownGood) -> m.Accept
 
 
 @router.post("/studies/{name}/return")
-def return_to_known_good(request: Request, name: StudyPath, body: m.Order) -> m.Accepted:
+def return_to_known_good(request: Request, name: StudyPath, body: m.Order = NOTHING) -> m.Accepted:
     """Propose the known-good parameters from now on, until resumed."""
     study = find(request, name)
     with refusing():

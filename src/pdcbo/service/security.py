@@ -19,9 +19,11 @@ from http.cookies import SimpleCookie
 from typing import Any
 from urllib.parse import urlsplit
 
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from pdcbo.service.telemetry import Metrics
+from pdcbo.store import SchemaError, StoreError
 from pdcbo.store.journal import hash_token
 
 Scope = dict[str, Any]
@@ -119,7 +121,7 @@ class Gate:
             return message
 
         try:
-            refusal = self._refusal(scope)
+            refusal = self._refusal(scope) or await self._unknown(scope)
             if refusal is not None:
                 await _refuse(sending, scope, *refusal)
             else:
@@ -139,19 +141,28 @@ class Gate:
         if _host_name(host) not in self.hosts:
             return 403, "this service does not answer to that Host; start it with --allow-host NAME"
         origin = headers.get(b"origin")
-        if origin is not None and urlsplit(origin.decode("latin-1")).netloc != host:
+        if origin is not None and origin.decode("latin-1").partition("://")[2] != host:
             return 403, "the request comes from another origin"
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or int(length) > self.max_body:
-            return 413, f"the body is larger than {self.max_body} bytes"
-        if self.hashes is not None and not self._known(scope, headers):
-            problem = "this token is not known" if b"authorization" in headers else "a bearer token is needed"
-            return 401, f"{problem}; create one with: pdcbo token NAME --store URL"
+            return 413, too_large(self.max_body)
         return None
 
-    def _known(self, scope: Scope, headers: dict[bytes, bytes]) -> bool:
-        if scope["path"].startswith(OPEN_PATHS):
-            return True
+    async def _unknown(self, scope: Scope) -> tuple[int, str] | None:
+        """Refuse whom the store does not know; it is asked in a thread, so that nobody else waits for it."""
+        if self.hashes is None or scope["path"].startswith(OPEN_PATHS):
+            return None
+        headers = {name.lower(): value for name, value in scope["headers"]}
+        try:
+            if await run_in_threadpool(self._known, headers):
+                return None
+        except (StoreError, SchemaError) as error:
+            log.error("unavailable", extra={"fields": {"error": str(error)}})
+            return 503, str(error)[:2000]
+        problem = "this token is not known" if b"authorization" in headers else "a bearer token is needed"
+        return 401, f"{problem}; create one with: pdcbo token NAME --store URL"
+
+    def _known(self, headers: dict[bytes, bytes]) -> bool:
         kind, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         assert self.hashes is not None
         if kind.lower() == "bearer":
@@ -168,7 +179,12 @@ class TooLargeError(HTTPException):
     """The body went beyond the limit while it was read; whoever reads it passes this on."""
 
     def __init__(self, limit: int) -> None:
-        super().__init__(413, f"the body is larger than {limit} bytes")
+        super().__init__(413, too_large(limit))
+
+
+def too_large(limit: int) -> str:
+    """Say what to do about a body that is too large."""
+    return f"the body is larger than {limit} bytes; send a table in parts, or start the service with --max-body"
 
 
 def _host_name(host: str) -> str:
@@ -182,6 +198,8 @@ async def _refuse(send: Any, scope: Scope, status: int, error: str) -> None:
     """Answer with an error; a browser without a session is sent to the sign-in page."""
     accept = next((v for k, v in scope["headers"] if k.lower() == b"accept"), b"")
     headers = [(b"content-type", b"application/json")]
+    if status == 503:
+        headers.append((b"retry-after", b"1"))
     if status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
         if b"text/html" in accept and scope["method"] == "GET":

@@ -53,7 +53,7 @@ def make_server(
     """Return a server that is ready to run.
 
     Raises:
-        ValueError: it would listen beyond this machine and the store holds no token.
+        ValueError: it would listen beyond this machine and the store holds no token, or a name has a port.
     """
     journal = open_journal(store)
     if not is_loopback(host) or require_token:
@@ -65,6 +65,9 @@ def make_server(
                 "create one with: pdcbo token NAME --store URL"
             )
     journal.close()
+    for name in allow_hosts:
+        if name.count(":") == 1:
+            raise ValueError(f"--allow-host takes a name without a port, got {name!r}")
     hosts = LOOPBACK | {h.lower() for h in (*allow_hosts, host)} - {"0.0.0.0", "::"}
     app = create_app(store, hosts=frozenset(hosts), require_token=require_token, max_body=max_body)
     config = uvicorn.Config(

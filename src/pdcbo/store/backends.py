@@ -13,13 +13,14 @@ about a transaction whose commit failed is not to be relied on.
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from threading import RLock
 from typing import Any, ClassVar, Protocol
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from pdcbo.store.schema import VERSION, migrate
 
@@ -181,6 +182,12 @@ class SqliteBackend(_Base):
         self._connect_path = connect
         self._synchronous = synchronous
 
+    def has_tables(self) -> bool:
+        """Tell whether the file holds a journal, without changing it; an empty or a foreign database does not."""
+        with suppress(sqlite3.Error), closing(sqlite3.connect(f"file:{quote(self.where)}?mode=ro", uri=True)) as file:
+            return bool(file.execute(self.has_schema).fetchall())
+        return True  # no database at all, or one in use: for whoever opens it to say
+
     def _connect(self) -> Any:
         connection = self._connect_path(self.where)
         try:
@@ -243,7 +250,10 @@ class PostgresBackend(_Base):
     def _explain(self, error: BaseException) -> StoreError:
         where = urlsplit(self.where)
         shown = f"{where.scheme}://{where.hostname}{where.path}"  # no user name, no password in messages
-        return StoreError(f"the store {shown} failed: {error}; nothing was acknowledged, the call may be repeated")
+        said = re.sub(r"://[^/@\s]*@", "://...@", str(error))
+        if where.password:
+            said = said.replace(where.password, "...")
+        return StoreError(f"the store {shown} failed: {said}; nothing was acknowledged, the call may be repeated")
 
 
 def backend(url: str | os.PathLike[str]) -> Backend:
@@ -263,4 +273,6 @@ def backend(url: str | os.PathLike[str]) -> Backend:
         return PostgresBackend(text)
     elif "://" not in text and text and ":memory:" not in text:
         return SqliteBackend(text)
-    raise ValueError(f"store must be sqlite:///file.db, postgresql://user@host/database or a file's path, got {text!r}")
+    kind, found, _ = text.partition("://")
+    shown = f"{kind}://..." if found else repr(text)  # an address may hold a password
+    raise ValueError(f"store must be sqlite:///file.db, postgresql://user@host/database or a file's path, got {shown}")

@@ -7,7 +7,7 @@ the record never waits for a model.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from threading import RLock
 from typing import Any
@@ -18,6 +18,8 @@ from pdcbo.store.follower import FORMAT, Follower, Worker
 from pdcbo.store.journal import Event, Journal
 from pdcbo.store.replay import Record
 from pdcbo.store.values import as_key
+
+Check = Callable[[Record], object]
 
 CHECKPOINT_EVENTS = 200
 CHECKPOINT_SECONDS = 0.25
@@ -124,17 +126,22 @@ class StudyCore:
             self._record = None
             raise
 
-    def _order(self, record: Record, kind: str, payload: dict[str, Any], key: str | None) -> None:
+    def _order(
+        self, record: Record, kind: str, payload: dict[str, Any], key: str | None, check: Check | None = None
+    ) -> None:
+        """Append an event unless its key is known; `check` may refuse one that is new."""
         key = as_key(key)
         if key is not None and (known := self.journal.by_key(self._id, key)) is not None:
             if (known.kind, known.payload) != (kind, payload):
                 raise Conflict(f"key {key!r} was used before for another call ({known.kind}); use a new one")
             return
+        if check is not None:
+            check(record)
         self._append(record, kind, payload, key)
 
-    def _command(self, kind: str, payload: dict[str, Any], key: str | None) -> None:
+    def _command(self, kind: str, payload: dict[str, Any], key: str | None, check: Check | None = None) -> None:
         with self._writing() as record:
-            self._order(record, kind, payload, key)
+            self._order(record, kind, payload, key, check)
 
     def _checkpoint_if_due(self, record: Record) -> None:
         follower = self._follower

@@ -120,6 +120,7 @@ def guarded(record: Record, draft: Draft) -> tuple[Step, dict[str, Any]]:
         x,
         [limit.bound for limit in problem.limits],
         moved=moved,
+        outside=list(problem.outside(draft.context)),
     )
     payload = {
         "step": step.to_json(),

@@ -95,22 +95,25 @@ class Worker:
     def __init__(self) -> None:
         self._jobs: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
 
     def submit(self, job: Callable[[], Any]) -> Future[Any]:
         """Queue a job; a job that is cancelled before its turn never runs."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="pdcbo-model", daemon=True)
-            self._thread.start()
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="pdcbo-model", daemon=True)
+                self._thread.start()
         future: Future[Any] = Future()
         self._jobs.put((future, job))
         return future
 
     def stop(self, seconds: float) -> None:
         """Let queued jobs end, and wait for them that long."""
-        if self._thread is not None:
+        with self._lock:
+            thread, self._thread = self._thread, None
+        if thread is not None:
             self._jobs.put(None)
-            self._thread.join(seconds)
-            self._thread = None
+            thread.join(seconds)
 
     def _work(self) -> None:
         while (item := self._jobs.get()) is not None:

@@ -11,6 +11,7 @@ from pdcbo.guards import Guards
 from pdcbo.optimizers import OPTIMIZERS
 from pdcbo.problem import Problem
 from pdcbo.store.backends import SqliteBackend, StoreError, backend
+from pdcbo.store.core import Conflict
 from pdcbo.store.journal import Journal
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -20,13 +21,16 @@ def open_journal(store: str | os.PathLike[str] | Journal, *, create: bool = True
     """Return the journal at an address; nothing is opened before it is used.
 
     Raises:
-        StoreError: the store is a file that does not exist, and `create` is False.
+        StoreError: `create` is False, and the store is a file that does not exist or is something else.
     """
     if isinstance(store, Journal):
         return store
     database = backend(store)
-    if not create and isinstance(database, SqliteBackend) and not os.path.exists(database.where):
-        raise StoreError(f"there is no store {database.where!r}")
+    if not create and isinstance(database, SqliteBackend):
+        if not os.path.exists(database.where):
+            raise StoreError(f"there is no store {database.where!r}")
+        if not database.has_tables():
+            raise StoreError(f"{database.where!r} is not a store of studies")
     return Journal(database)
 
 
@@ -100,7 +104,7 @@ def opened(
 def _compare(name: str, created: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     for field_name, value in wanted.items():
         if created.get(field_name) != value:
-            raise ValueError(
+            raise Conflict(
                 f"study {name!r} exists with another {field_name}: {created.get(field_name)!r}, got {value!r}; "
                 "open it with its name alone, or choose another name"
             )

@@ -25,17 +25,12 @@ def history_of(record: Record) -> History:
     return History.of(book.problem, book.ledger, book.horizon, book.delta, record.notes)
 
 
-def status(study: Study, history: History | None = None) -> dict[str, Any]:
-    """Return the state of a study as JSON data.
-
-    Args:
-        study: whose.
-        history: its columns where the caller has them at hand; they must be of the same moment.
-    """
+def status(study: Study) -> dict[str, Any]:
+    """Return the state of a study as JSON data."""
     now = time.time()
     noise = study.noise_levels()
     with study.record() as record:
-        history = history_of(record) if history is None else history
+        history = history_of(record)
         steps = record.book.ledger.steps
         pending = [
             {"id": i, "age": max(0.0, now - asked), "parameters": steps[i].suggestion.parameters,

@@ -30,7 +30,7 @@ from pdcbo.store.failpoints import failpoint
 from pdcbo.store.journal import Event, Journal
 from pdcbo.store.opening import open_journal, opened
 from pdcbo.store.replay import constraint_changes
-from pdcbo.store.values import as_json, as_json_values, as_key, as_reason
+from pdcbo.store.values import as_failure_reason, as_json, as_json_values, as_key, as_reason
 
 
 class Study(StudyCore):
@@ -156,7 +156,7 @@ class Study(StudyCore):
 
     def fail(self, suggestion: Suggestion | int, reason: str = "", *, applied: bool = True) -> None:
         """Put on record that a suggestion brought no measurement; see `Optimizer.fail`."""
-        self._settle("fail", suggestion, {"reason": reason, "applied": as_json(applied, "applied")})
+        self._settle("fail", suggestion, {"reason": as_failure_reason(reason), "applied": as_json(applied, "applied")})
 
     def correct(
         self,
@@ -204,8 +204,9 @@ class Study(StudyCore):
         plain = {
             n: v.to_json() if isinstance(v, Constraint) else as_json(v, f"limits[{n!r}]") for n, v in limits.items()
         }
-        self._current().book.problem.with_limits(constraint_changes(plain))
-        self._command("limits", {"limits": plain}, key)
+        self._command(
+            "limits", {"limits": plain}, key, lambda record: record.book.problem.with_limits(constraint_changes(plain))
+        )
 
     # What an operator orders
 
@@ -220,9 +221,9 @@ class Study(StudyCore):
         """Hold the parameters applied last until `resume`; the plant is still answered, nothing new is tried."""
         self._command("pause", {"reason": as_reason(reason)}, key)
 
-    def resume(self, *, key: str | None = None) -> None:
+    def resume(self, reason: str = "", *, key: str | None = None) -> None:
         """End a pause or a return to known-good parameters."""
-        self._command("resume", {}, key)
+        self._command("resume", {"reason": as_reason(reason)} if reason else {}, key)
 
     def set_known_good(self, parameters: Values | Suggestion | int, *, key: str | None = None) -> None:
         """Name the parameters to return to in need, or the suggestion that had them: as applied, where it was told.
@@ -230,21 +231,30 @@ class Study(StudyCore):
         Raises:
             Conflict: the suggestion never ran.
         """
-        problem = self.problem
         if isinstance(parameters, Mapping):
             given = as_json_values(parameters, "parameters") or {}
+            with self._writing() as record:
+                problem = record.book.problem
+                problem.encode_parameters(given)
+                plain = {name: variable.plain(given[name]) for name, variable in problem.parameters.items()}
+                self._order(
+                    record, "known-good", {"parameters": plain}, key,
+                    lambda record: record.guards.admit(problem, plain, "parameters"),
+                )  # fmt: skip
         elif isinstance(parameters, Suggestion | int) and not isinstance(parameters, bool):
-            with self.record() as record:
+            with self._writing() as record:
                 step = record.book.ledger.find(parameters)
+                number = step.suggestion.id
+                earlier = None if key is None else self.journal.by_key(self._id, key)
+                if earlier is not None and earlier.payload.get("suggestion") == number:
+                    return
                 if step.status == DROPPED:
-                    raise Conflict(f"suggestion {step.suggestion.id} never ran; name parameters that did")
-                given = record.applied(step.suggestion.id)
+                    raise Conflict(f"suggestion {number} never ran; name parameters that did")
+                ran = record.applied(number)
+                record.guards.admit(record.book.problem, ran, "parameters")
+                self._order(record, "known-good", {"parameters": ran, "suggestion": number}, key)
         else:
             raise TypeError(f"parameters must be a mapping of names, a Suggestion or its id, got {parameters!r}")
-        problem.encode_parameters(given)
-        plain = {name: variable.plain(given[name]) for name, variable in problem.parameters.items()}
-        self._current().guards.admit(problem, plain, "parameters")
-        self._command("known-good", {"parameters": plain}, key)
 
     def return_to_known_good(self, reason: str = "", *, key: str | None = None) -> None:
         """Propose the known-good parameters from now on, as fast as the rate limits allow, until `resume`."""

@@ -155,7 +155,8 @@ def load(study: Study, path: str | os.PathLike[str], *, say: Say | None = None) 
             fresh.append(row)
     if say is not None and len(fresh) < len(table):
         say(f"{Path(path).name}: {len(table) - len(fresh)} rows were known already and left out")
-    key = hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()  # two imports at once are one
+    # two imports at once are one
+    key = hashlib.sha256(json.dumps([table, fresh], sort_keys=True).encode()).hexdigest()
     return study.observe_table(fresh, key=f"import-{key}")
 
 
@@ -163,12 +164,16 @@ def _known(study: Study) -> list[dict[str, Any]]:
     """Return what a study has learned from, flat: its results, also as they were before a correction, and the past."""
     problem = study.problem
     with study.record() as record:
-        known = rows(record)
-        for row, step in zip(rows(record), record.book.ledger.steps.values(), strict=True):
-            if step.first_y is not None:
-                values = [None if math.isnan(v) else v for v in step.first_y]
-                known.append({**row, **dict(zip(problem.outputs, values, strict=True))})
+        ran = dict(zip(record.book.ledger.steps, rows(record), strict=True))
+    known: list[dict[str, Any]] = []
+    measured: dict[int, dict[str, Any]] = {}
     for event in study.events():
+        if event.kind in ("tell", "correct") and event.payload["id"] in ran:
+            told = {**measured.get(event.payload["id"], {}), **(event.payload.get("constraints") or {})}
+            if "objective" in event.payload:
+                told["objective"] = event.payload["objective"]
+            measured[event.payload["id"]] = told
+            known.append({**ran[event.payload["id"]], **told})
         for row in event.payload["rows"] if event.kind == "observe" else ():
             nested = row if isinstance(row.get("parameters"), Mapping) else nest(problem, row)
             outputs = {"objective": nested.get("objective"), **(nested.get("constraints") or {})}
@@ -213,7 +218,7 @@ def _same(option: Scalar, cell: Any) -> bool:
 
 def _number(value: Any, where: str) -> float:
     try:
-        number = float(value)
+        number = math.nan if isinstance(value, str) and "_" in value else float(value)
     except (TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number):

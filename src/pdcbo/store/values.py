@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 KEY_LENGTH = 200
+REASON_LENGTH = 2000
 
 
 def as_json(value: Any, field_name: str) -> Any:
@@ -17,8 +18,10 @@ def as_json(value: Any, field_name: str) -> Any:
     Raises:
         TypeError: it holds something that JSON has no word for.
     """
-    if value is None or type(value) in (float, str, bool, int):
+    if value is None or type(value) in (float, bool, int):
         return value
+    if type(value) is str:
+        return in_unicode(value)
     if isinstance(value, Mapping):
         for name in value:
             if not isinstance(name, str):
@@ -46,10 +49,22 @@ def as_json_values(values: object, field_name: str) -> dict[str, Any] | None:
 
 
 def as_reason(reason: object) -> str:
-    """Return a reason, which may be an exception, in words."""
+    """Return a reason, which may be an exception, in words, cut short."""
     if reason is None:
         raise TypeError("reason must be in words, or left out, got None")
-    return str(reason)
+    return in_unicode(str(reason))[:REASON_LENGTH]
+
+
+def as_failure_reason(reason: object) -> str:
+    """Return the reason of a failure, which `Optimizer.fail` wants in words."""
+    if not isinstance(reason, str):
+        raise TypeError(f"reason must be a string, got {reason!r}")
+    return as_reason(reason)
+
+
+def in_unicode(text: str) -> str:
+    """Return a text that can be written as UTF-8; half characters, as in undecodable file names, are spelled out."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def as_key(key: object) -> str | None:

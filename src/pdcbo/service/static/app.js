@@ -66,11 +66,17 @@ function watch() {
 
 async function order(button) {
   const reason = document.getElementById("reason").value;
-  const answer = await fetch(`/api/v1/studies/${encodeURIComponent(study)}/${button.dataset.order}`, {
-    method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ reason }),
-  });
-  const body = await answer.json();
-  document.getElementById("said").textContent = answer.ok ? `${button.textContent}: on record.` : body.error;
+  const said = document.getElementById("said");
+  said.textContent = `${button.textContent}: sent ...`;
+  try {
+    const answer = await fetch(`/api/v1/studies/${encodeURIComponent(study)}/${button.dataset.order}`, {
+      method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ reason }),
+    });
+    const body = await answer.json();
+    said.textContent = answer.ok ? `${button.textContent}: on record.` : body.error;
+  } catch (error) {
+    said.textContent = `${button.textContent}: no answer. It may not be on record; look at the events and repeat it.`;
+  }
   refresh();
 }
 
