@@ -184,6 +184,8 @@ class SqliteBackend(_Base):
 
     def has_tables(self) -> bool:
         """Tell whether the file holds a journal, without changing it; an empty or a foreign database does not."""
+        if os.path.exists(f"{self.where}-wal"):  # which may hold all of it, and is for whoever opens it to read
+            return True
         with suppress(sqlite3.Error), closing(sqlite3.connect(f"file:{quote(self.where)}?mode=ro", uri=True)) as file:
             return bool(file.execute(self.has_schema).fetchall())
         return True  # no database at all, or one in use: for whoever opens it to say
