@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pdcbo import OPTIMIZERS, PDCBO, Choice, Constraint, Integer, Model, Problem, Real, run
-from pdcbo.optimizers.adaptive import AdaptiveSetting, _hard_end, _spread_out
+from pdcbo.optimizers.adaptive import AdaptiveSetting, _spread_out, _worst_end
 from pdcbo.plants.base import Outcome
 from pdcbo.problem import Array
 
@@ -216,14 +216,14 @@ def test_a_run_that_ends_in_the_hard_part_of_a_cycle_has_saved_for_it(monkeypatc
 
 def test_what_a_run_may_end_with_is_what_came_after_moments_like_the_present_one() -> None:
     cycle = np.tile(np.repeat([-0.7, 0.3], 12), 4)  # four days and nights
-    assert _hard_end(cycle[:84], 12) == pytest.approx(12 * 0.3)  # the last evening before the end at dawn
-    assert _hard_end(cycle[:84], 9) == pytest.approx(9 * 0.3)
-    assert _hard_end(cycle, 9) == 0.0  # at dawn, before an end in the afternoon
-    assert _hard_end(cycle, 18) == pytest.approx(6 * 0.3)
-    assert _hard_end(cycle[:30], 40) == pytest.approx(12 * 0.3)  # too early to tell: any stretch that was seen
-    assert _hard_end(cycle[:30], 5) == pytest.approx(5 * 0.3)
-    assert _hard_end(np.full(50, -1.0), 10) == 0.0
-    assert _hard_end(np.array([0.5]), 1) == 0.5
+    assert _worst_end(cycle[:84], 12) == pytest.approx(12 * 0.3)  # the last evening before the end at dawn
+    assert _worst_end(cycle[:84], 9) == pytest.approx(9 * 0.3)
+    assert _worst_end(cycle, 9) == 0.0  # at dawn, before an end in the afternoon
+    assert _worst_end(cycle, 18) == pytest.approx(6 * 0.3)
+    assert _worst_end(cycle[:30], 40) == pytest.approx(12 * 0.3)  # too early to tell: any stretch that was seen
+    assert _worst_end(cycle[:30], 5) == pytest.approx(5 * 0.3)
+    assert _worst_end(np.full(50, -1.0), 10) == 0.0
+    assert _worst_end(np.array([0.5]), 1) == 0.5
 
 
 def test_only_a_run_with_an_end_saves_for_it_and_past_operation_is_no_cycle() -> None:

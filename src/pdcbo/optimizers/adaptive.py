@@ -323,7 +323,7 @@ class AdaptiveSetting(Setting):
         contexts = np.array([step.x[optimizer.problem.n_theta :] for step in steps])
         least = self._excesses(optimizer.models.mean_table(thetas, contexts)).min(axis=1)
         left = self._steps_left()
-        return np.array([_hard_end(least[:, i], left) if self.payback[i] > 0.0 else 0.0 for i in range(self.limits)])
+        return np.array([_worst_end(least[:, i], left) if self.payback[i] > 0.0 else 0.0 for i in range(self.limits)])
 
     def _reserves(self) -> list[Reserve]:
         """Return the reserve of each limit that can be paid back at all."""
@@ -354,7 +354,7 @@ class AdaptiveSetting(Setting):
         return np.vstack([optimizer.candidates[::stride], tried])
 
 
-def _hard_end(least: Array, left: int) -> float:
+def _worst_end(least: Array, left: int) -> float:
     """Return the largest sum of the least g, (k,) so far, that `left` coming steps may end with.
 
     They are thought to go as they went on after the moments most like the present one. As long as there are few moments
@@ -365,8 +365,8 @@ def _hard_end(least: Array, left: int) -> float:
     if len(moments) < LIKE // 2:
         total = np.concatenate([[0.0], least.cumsum()])
         longest = min(left, k)
-        before = np.pad(total, (longest, 0), mode="edge")
-        return float((total - np.lib.stride_tricks.sliding_window_view(before, longest + 1).min(axis=1)).max())
+        from_here = np.lib.stride_tricks.sliding_window_view(np.pad(total, (longest, 0), mode="edge"), longest + 1)
+        return float((total - from_here.min(axis=1)).max())
     before = np.lib.stride_tricks.sliding_window_view(least, LIKE)[moments - LIKE + 1]
     unlike = ((before - least[-LIKE:]) ** 2).sum(axis=1)
     likest = moments[np.argsort(unlike, kind="stable")[:3]]
