@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pdcbo import OPTIMIZERS, PDCBO, Choice, Constraint, Integer, Model, Problem, Real, run
-from pdcbo.optimizers.adaptive import AdaptiveSetting, _spread_out, _worst_end
+from pdcbo.optimizers.adaptive import AdaptiveSetting
+from pdcbo.optimizers.planning import spread_out, worst_end
 from pdcbo.plants.base import Outcome
 from pdcbo.problem import Array
 
@@ -216,14 +217,14 @@ def test_a_run_that_ends_in_the_hard_part_of_a_cycle_has_saved_for_it(monkeypatc
 
 def test_what_a_run_may_end_with_is_what_came_after_moments_like_the_present_one() -> None:
     cycle = np.tile(np.repeat([-0.7, 0.3], 12), 4)  # four days and nights
-    assert _worst_end(cycle[:84], 12) == pytest.approx(12 * 0.3)  # the last evening before the end at dawn
-    assert _worst_end(cycle[:84], 9) == pytest.approx(9 * 0.3)
-    assert _worst_end(cycle, 9) == 0.0  # at dawn, before an end in the afternoon
-    assert _worst_end(cycle, 18) == pytest.approx(6 * 0.3)
-    assert _worst_end(cycle[:30], 40) == pytest.approx(12 * 0.3)  # too early to tell: any stretch that was seen
-    assert _worst_end(cycle[:30], 5) == pytest.approx(5 * 0.3)
-    assert _worst_end(np.full(50, -1.0), 10) == 0.0
-    assert _worst_end(np.array([0.5]), 1) == 0.5
+    assert worst_end(cycle[:84], 12) == pytest.approx(12 * 0.3)  # the last evening before the end at dawn
+    assert worst_end(cycle[:84], 9) == pytest.approx(9 * 0.3)
+    assert worst_end(cycle, 9) == 0.0  # at dawn, before an end in the afternoon
+    assert worst_end(cycle, 18) == pytest.approx(6 * 0.3)
+    assert worst_end(cycle[:30], 40) == pytest.approx(12 * 0.3)  # too early to tell: any stretch that was seen
+    assert worst_end(cycle[:30], 5) == pytest.approx(5 * 0.3)
+    assert worst_end(np.full(50, -1.0), 10) == 0.0
+    assert worst_end(np.array([0.5]), 1) == 0.5
 
 
 def test_only_a_run_with_an_end_saves_for_it_and_past_operation_is_no_cycle() -> None:
@@ -246,10 +247,10 @@ def test_only_a_run_with_an_end_saves_for_it_and_past_operation_is_no_cycle() ->
 @pytest.mark.parametrize("period", [2, 3, 7, 24])
 def test_the_plan_sees_every_part_of_a_cycle(period: int) -> None:
     for n in range(31 * period - 2, 31 * period + 4):
-        seen = _spread_out(np.arange(n)[:, None] % period)
+        seen = spread_out(np.arange(n)[:, None] % period)
         assert len(seen) == 32
         assert len(np.unique(seen)) > min(period, 12) * 0.7
-    assert len(_spread_out(np.zeros((5, 1)))) == 5
+    assert len(spread_out(np.zeros((5, 1)))) == 5
 
 
 def test_a_limit_that_nobody_can_keep_is_reported_long_before_the_end() -> None:

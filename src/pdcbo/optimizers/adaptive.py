@@ -36,8 +36,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pdcbo.fit import ROUNDING
 from pdcbo.normal import cdf
+from pdcbo.optimizers.planning import best_price, spread_out, spread_within, worst_end
 from pdcbo.optimizers.reserve import SHARE, Reserve
 from pdcbo.optimizers.settings import Setting
 from pdcbo.problem import Array
@@ -46,12 +46,10 @@ from pdcbo.search import Score
 if TYPE_CHECKING:
     from pdcbo.optimizers.pdcbo import PDCBO
 
-CONTEXTS = 32
 THETAS = 400
-# In how many steps, up to the latest, cycles are looked for, and by how many of them a moment is known: in hours, more
-# than a week and just a day.
-STRETCH, LIKE = 200, 24
-SWEEPS, HALVINGS = 3, 14
+# In how many steps, up to the latest, cycles are looked for: in hours, more than a week.
+STRETCH = 200
+SWEEPS = 3
 # An endless operation plans for as many steps as it has seen, and for this many at the least.
 LEAST_PLAN = 30
 # The part of the steps seen within which it pays a debt back: to plan that for all of them would be to put it off.
@@ -230,11 +228,11 @@ class AdaptiveSetting(Setting):
         optimizer, problem = self.optimizer, self.optimizer.problem
         n_theta = problem.n_theta
         thetas = self._thetas()
-        table = optimizer.models.mean_table(thetas, _spread_out(optimizer.models.X[:, n_theta:]))
+        table = optimizer.models.mean_table(thetas, spread_out(optimizer.models.X[:, n_theta:]))
         f, g = table[0], self._excesses(table)
         sizes = np.abs(table).max(axis=(1, 2))
-        spreads = [_spread(g[..., i], sizes[limit.output]) for i, limit in enumerate(problem.limits)]
-        self.solved_spread = np.array([_spread(f, sizes[0]), *spreads])
+        spreads = [spread_within(g[..., i], sizes[limit.output]) for i, limit in enumerate(problem.limits)]
+        self.solved_spread = np.array([spread_within(f, sizes[0]), *spreads])
         least = g.min(axis=1)
         self.payback = -least.mean(axis=0)
         ends_hard = not self._endless() and bool((least > 0.0).any())
@@ -245,7 +243,7 @@ class AdaptiveSetting(Setting):
         phi = np.minimum(self.phi, largest)
         for _ in range(SWEEPS if self.limits > 1 else 1):
             for i in range(self.limits):
-                phi[i] = _best_price(f + g @ np.where(np.arange(self.limits) == i, 0.0, phi), g[..., i], largest[i])
+                phi[i] = best_price(f + g @ np.where(np.arange(self.limits) == i, 0.0, phi), g[..., i], largest[i])
         self.phi = phi
         short = self.balance() > self.margin - hard  # by more than noise and cycles may explain
         self.unreachable = [i for i in range(self.limits) if phi[i] >= 0.99 * largest[i] and short[i]]
@@ -323,7 +321,7 @@ class AdaptiveSetting(Setting):
         contexts = np.array([step.x[optimizer.problem.n_theta :] for step in steps])
         least = self._excesses(optimizer.models.mean_table(thetas, contexts)).min(axis=1)
         left = self._steps_left()
-        return np.array([_worst_end(least[:, i], left) if self.payback[i] > 0.0 else 0.0 for i in range(self.limits)])
+        return np.array([worst_end(least[:, i], left) if self.payback[i] > 0.0 else 0.0 for i in range(self.limits)])
 
     def _reserves(self) -> list[Reserve]:
         """Return the reserve of each limit that can be paid back at all."""
@@ -352,56 +350,3 @@ class AdaptiveSetting(Setting):
         while gcd(stride, len(optimizer.candidates)) > 1:  # so that every level of every parameter is visited
             stride += 1
         return np.vstack([optimizer.candidates[::stride], tried])
-
-
-def _worst_end(least: Array, left: int) -> float:
-    """Return the largest sum of the least g, (k,) so far, that `left` coming steps may end with.
-
-    They are thought to go as they went on after the moments most like the present one. As long as there are few moments
-    so many steps back to choose from, they may end with any stretch that was seen.
-    """
-    k = len(least)
-    moments = np.arange(LIKE - 1, k - left)
-    if len(moments) < LIKE // 2:
-        total = np.concatenate([[0.0], least.cumsum()])
-        longest = min(left, k)
-        from_here = np.lib.stride_tricks.sliding_window_view(np.pad(total, (longest, 0), mode="edge"), longest + 1)
-        return float((total - from_here.min(axis=1)).max())
-    before = np.lib.stride_tricks.sliding_window_view(least, LIKE)[moments - LIKE + 1]
-    unlike = ((before - least[-LIKE:]) ** 2).sum(axis=1)
-    likest = moments[np.argsort(unlike, kind="stable")[:3]]
-    return max(float(least[m + 1 : m + 1 + left][::-1].cumsum().max(initial=0.0)) for m in likest)
-
-
-def _spread_out(rows: Array) -> Array:
-    """Return at most `CONTEXTS` rows from all over, one from each part, not at equal distances as cycles have them."""
-    k = min(CONTEXTS, len(rows))
-    places = (np.arange(k) + np.random.default_rng(0).random(k)) * len(rows) / k
-    return np.asarray(rows[places.astype(int)])
-
-
-def _spread(values: Array, size: float) -> float:
-    """Return the standard deviation within a context, averaged over contexts; the quantity's size where it is none."""
-    spread = float(np.mean(np.std(values, axis=1)))
-    return spread if spread > ROUNDING * size else float(size) or 1.0
-
-
-def _best_price(f: Array, g: Array, largest: float) -> float:
-    """Return the phi in [0, largest] that maximises sum_k min_m (f + phi g), a concave function, by bisection.
-
-    Its slope is the sum of g at the minimisers, which falls with phi.
-    """
-    rows = np.arange(len(f))
-
-    def slope(phi: float) -> float:
-        return float(g[rows, np.argmin(f + phi * g, axis=1)].sum())
-
-    if slope(0.0) <= 0.0:
-        return 0.0
-    if slope(largest) > 0.0:
-        return largest
-    low, high = 0.0, largest
-    for _ in range(HALVINGS):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if slope(middle) > 0.0 else (low, middle)
-    return 0.5 * (low + high)
