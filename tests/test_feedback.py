@@ -412,3 +412,17 @@ def test_without_an_end_a_debt_is_paid_soon_and_credit_lasts(horizon: int | None
         t.setting.solved_spread = np.array([1.0, 1e9])  # which is as far as a budget goes down
         rest = t.setting._budget(g, f, np.zeros(1), np.zeros(1))
         assert rest == pytest.approx(-(balance + t.setting.margin) / left)
+
+
+def test_the_plan_hopes_for_nothing_below_the_floor_and_may_ask_for_all_that_can_be_paid_back() -> None:
+    t = PDCBO(Problem({"a": (0.0, 1.0)}, {}, {"g": 0.0}), horizon=100, candidates=5)
+    for i in range(20):
+        t.observe({"a": i / 19}, objective=1.0, constraints={"g": -1.0 + 0.1 * i})
+    assert isinstance(t.setting, AdaptiveSetting)
+    [(_, _, floor)] = t.setting._floors()
+    table = np.array([[[1.0, 1.0]], [[-50.0, 0.5]]])
+    assert t.setting._excesses(table)[0, :, 0] == pytest.approx([floor, 0.5])
+    t.setting.solved_spread, t.setting.payback = np.array([1.0, 0.1]), np.array([0.7])
+    t.balance = np.array([1e6])
+    rest = t.setting._budget(np.array([[[1.0], [0.0]]]), np.zeros((1, 2)), np.zeros(1), np.zeros(1))
+    assert rest == pytest.approx([-0.7])
