@@ -27,6 +27,7 @@ from pdcbo.store import SchemaError, StoreError
 from pdcbo.store.journal import hash_token
 
 Scope = dict[str, Any]
+Headers = dict[bytes, bytes]
 log = logging.getLogger("pdcbo.service")
 
 COOKIE = "pdcbo_session"
@@ -121,7 +122,8 @@ class Gate:
             return message
 
         try:
-            refusal = self._refusal(scope) or await self._unknown(scope)
+            headers = {name.lower(): value for name, value in scope["headers"]}
+            refusal = self._refusal(headers) or await self._unknown(scope["path"], headers)
             if refusal is not None:
                 await _refuse(sending, scope, *refusal)
             else:
@@ -135,8 +137,7 @@ class Gate:
                       "ms": round(seconds * 1e3, 3), "client": (scope.get("client") or ["?"])[0]}  # fmt: skip
             log.log(level, "request", extra={"fields": fields})
 
-    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
-        headers = {name.lower(): value for name, value in scope["headers"]}
+    def _refusal(self, headers: Headers) -> tuple[int, str] | None:
         host = headers.get(b"host", b"").decode("latin-1")
         if _host_name(host) not in self.hosts:
             return 403, "this service does not answer to that Host; start it with --allow-host NAME"
@@ -148,11 +149,10 @@ class Gate:
             return 413, too_large(self.max_body)
         return None
 
-    async def _unknown(self, scope: Scope) -> tuple[int, str] | None:
+    async def _unknown(self, path: str, headers: Headers) -> tuple[int, str] | None:
         """Refuse whom the store does not know; it is asked in a thread, so that nobody else waits for it."""
-        if self.hashes is None or scope["path"].startswith(OPEN_PATHS):
+        if self.hashes is None or path.startswith(OPEN_PATHS):
             return None
-        headers = {name.lower(): value for name, value in scope["headers"]}
         try:
             if await run_in_threadpool(self._known, headers):
                 return None
@@ -162,7 +162,7 @@ class Gate:
         problem = "this token is not known" if b"authorization" in headers else "a bearer token is needed"
         return 401, f"{problem}; create one with: pdcbo token NAME --store URL"
 
-    def _known(self, headers: dict[bytes, bytes]) -> bool:
+    def _known(self, headers: Headers) -> bool:
         kind, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         assert self.hashes is not None
         if kind.lower() == "bearer":
