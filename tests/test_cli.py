@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+import pdcbo
 from pdcbo import experiment
 from pdcbo.cli import app
 from pdcbo.experiment.jobs import Variant
@@ -132,3 +135,43 @@ def test_the_command_starts_itself_again_with_one_thread() -> None:
     )  # fmt: skip
     assert done.returncode == 0
     assert "compare" in done.stdout
+
+
+def test_an_interrupt_stops_a_comparison_and_keeps_what_was_finished(tmp_path: Path) -> None:
+    seeds = 200
+    started = subprocess.Popen(
+        [sys.executable, "-m", "pdcbo", "compare", "gp-sample", "--optimizers", "pdcbo", "--seeds", str(seeds),
+         "--steps", "60", "--workers", "1", "--out", str(tmp_path)],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT,
+    )  # fmt: skip
+    while not any((tmp_path / "runs").glob("*.parquet")):
+        assert started.poll() is None
+        time.sleep(0.05)
+    started.send_signal(signal.SIGINT)
+    said = started.communicate(timeout=60)[1]
+    assert started.returncode == 130
+    assert "what was finished is kept" in said
+    assert "Traceback" not in said
+    assert 0 < len(list((tmp_path / "runs").glob("*.parquet"))) < seeds
+    assert not list(tmp_path.rglob(".*"))
+
+
+def test_a_wrong_option_is_one_error_before_anything_runs(tmp_path: Path) -> None:
+    for command in (("compare", "branin"), ("suite", "--plants", "branin,gardner")):
+        result = CliRunner().invoke(
+            app, [*command, "--optimizers", "random,pdcbo", "--option", "pdcbo.setting=fast", "--seeds", "3",
+                  "--out", str(tmp_path)],
+        )  # fmt: skip
+        assert result.exit_code == 1
+        assert str(result.output).count("setting must be one of") == 1
+        assert not list(tmp_path.iterdir())
+
+
+def test_the_version_is_said_and_the_package_is_a_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pdcbo", "--version"], capture_output=True, text=True, env=ENVIRONMENT, timeout=60,
+        check=True,
+    )  # fmt: skip
+    assert done.stdout == f"pdcbo {pdcbo.__version__}\n"
+    citation = (Path(__file__).parents[1] / "CITATION.cff").read_text()
+    assert f"\nversion: {pdcbo.__version__}\n" in citation

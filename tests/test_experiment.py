@@ -10,6 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,17 +19,20 @@ import numpy as np
 import pytest
 
 from pdcbo import Problem, run
-from pdcbo.experiment import figure1, figure2
+from pdcbo.experiment import digest, figure1, figure2, runner
 from pdcbo.experiment import jobs as jobs_module
 from pdcbo.experiment.compare import compare, comparison, parse_variants
 from pdcbo.experiment.jobs import Job, Variant
-from pdcbo.experiment.preparation import best_constant, prepare
+from pdcbo.experiment.preparation import as_model, best_constant, prepare
 from pdcbo.experiment.published import published
 from pdcbo.experiment.rates import CASES, fit_exponent, jobs, priced_regret
 from pdcbo.experiment.reproduce import reproduce
 from pdcbo.experiment.runner import run_jobs
 from pdcbo.experiment.suite import score, suite
 from pdcbo.experiment.tables import collect, read_table, reflow
+from pdcbo.fit import Priors, fit, initial
+from pdcbo.model import kernel_for
+from pdcbo.optimizers import OPTIMIZERS
 from pdcbo.plants import PLANTS, Outcome
 
 VARIANTS = parse_variants(["pdcbo", "paper:pdcbo", "random", "fixed"], ["paper.setting=paper", "pdcbo.candidates=20"])
@@ -86,24 +90,24 @@ def test_an_option_or_a_step_more_is_another_run() -> None:
 
 def test_a_changed_optimizer_leaves_the_results_of_the_others(tmp_path, monkeypatch) -> None:
     package = tmp_path / "pdcbo"
-    shutil.copytree(Path(jobs_module.__file__).parents[1], package)
-    monkeypatch.setattr(jobs_module, "__file__", str(package / "experiment" / "jobs.py"))
+    shutil.copytree(Path(digest.__file__).parents[1], package)
+    monkeypatch.setattr(digest, "__file__", str(package / "experiment" / "digest.py"))
 
     def digests() -> dict[str | None, str]:
-        jobs_module.code_digest.cache_clear()
-        return {name: jobs_module.code_digest(name) for name in (None, "pdcbo", "cei", "random")}
+        digest.code_digest.cache_clear()
+        return {name: digest.code_digest(name and OPTIMIZERS[name]) for name in (None, "pdcbo", "cei", "random")}
 
     def changed_by(file: str) -> set[str | None]:
         before = digests()
         (package / file).write_text((package / file).read_text() + "# another line")
-        return {name for name, digest in digests().items() if digest != before[name]}
+        return {name for name, now in digests().items() if now != before[name]}
 
     assert changed_by("optimizers/reserve.py") == {"pdcbo"}  # which the default setting imports
     assert changed_by("optimizers/modelled.py") == {"pdcbo", "cei"}
     assert changed_by("optimizers/ledger.py") == {"pdcbo", "cei", "random"}
     assert changed_by("plants/base.py") == {None, "pdcbo", "cei", "random"}
     assert changed_by("cli.py") == set()
-    jobs_module.code_digest.cache_clear()
+    digest.code_digest.cache_clear()
 
 
 def test_a_plant_that_does_not_know_its_truth_is_for_the_loop_only(monkeypatch) -> None:
@@ -149,11 +153,30 @@ def test_a_killed_worker_costs_time_only(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob(".*.parquet*"))
 
 
-def test_a_job_that_fails_is_named_and_the_others_are_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize("breaks", [runner.BREAKS - 1, runner.BREAKS])
+def test_workers_that_die_again_and_again_are_given_up(breaks: int, tmp_path: Path, monkeypatch: Any) -> None:
+    work = comparison("gp-sample", VARIANTS[2:3], range(2), 3)
+    times = iter(range(breaks))
+
+    def pool(jobs: list[Job], out: Path, workers: int) -> Any:
+        if next(times, None) is not None:
+            raise BrokenProcessPool
+        return runner._here(jobs, out)
+
+    monkeypatch.setattr(runner, "_pool", pool)
+    if breaks == runner.BREAKS:
+        with pytest.raises(RuntimeError, match=r"workers died 5 times, 4 jobs are left"):
+            run_jobs(work, tmp_path, workers=1)
+    else:
+        assert run_jobs(work, tmp_path, workers=1) == 4
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_job_that_fails_is_named_and_the_others_are_kept(workers: int, tmp_path: Path) -> None:
     bad = Variant("bad", "pdcbo", {"eta": -1.0})
     work = comparison("gp-sample", [bad, Variant("random", "random")], range(1), 3)
     with pytest.raises(RuntimeError, match=r"bad, seed 0: eta"):
-        run_jobs(work, tmp_path, workers=1)
+        run_jobs(work, tmp_path, workers=workers)
     assert len(list((tmp_path / "runs").iterdir())) == 1
 
 
@@ -199,6 +222,16 @@ def test_preparation_standardises_and_keeps_limits_where_they_are() -> None:
     widths = {name: v.hi - v.lo for name, v in {**plant.problem.parameters, **plant.problem.context}.items()}
     for model in preparation.models.values():
         assert all(0.02 < model["length_scales"][name] / width < 100.0 for name, width in widths.items())
+
+
+def test_a_fit_with_a_slope_is_not_handed_over_without_it() -> None:
+    problem = PLANTS["williams-otto"](seed=1).problem
+    X = np.random.default_rng(3).random((20, len(problem.variables)))
+    y = 4.0 * X[:, -1] + np.sin(5.0 * X[:, 0])
+    start = initial(kernel_for(problem, "squared-exponential", np.ones(X.shape[1])), Priors(), y, None)
+    with pytest.raises(ValueError, match="slope"):
+        as_model(problem, fit(X, y, start, Priors()), "squared-exponential")
+    as_model(problem, fit(X, y, start, Priors(trend=0.0)), "squared-exponential")
 
 
 def test_published_curves_are_the_numbers_of_the_paper() -> None:
@@ -253,11 +286,23 @@ def test_suite_ranks_only_those_that_hold(tmp_path: Path) -> None:
     assert "| gardner |" in text
     assert (tmp_path / "suite.csv").read_text().count("gardner") == 3
     work = [j for v in variants for j in comparison("gardner", [v], range(2), 200)]
-    scores = score("gardner", collect(work, tmp_path))
+    scores = score("gardner", variants, collect(work, tmp_path))
     assert [s.cost for s in scores] == sorted(s.cost for s in scores)
     assert all(s.rank is None for s in scores if s.violating)
     with pytest.raises(ValueError, match="not in the suite"):
         suite(range(1), tmp_path, plants=["nowhere"], workers=0, bar=no_bar)
+
+
+def test_suite_knows_random_search_and_hindsight_under_any_label(tmp_path: Path) -> None:
+    variants = parse_variants(["oracle:random", "held:fixed"], [])
+    suite(range(2), tmp_path, plants=["branin"], variants=variants, steps=5, workers=0, bar=no_bar)
+    scores = score("branin", variants, collect(comparison("branin", variants, range(2), 5), tmp_path))
+    by_label = {s.variant: s for s in scores}
+    assert by_label["oracle"].cost == pytest.approx(1.0)
+    assert by_label["held"].cost < 1.0
+    assert by_label["held"].rank is None
+    with pytest.raises(ValueError, match=r"'random' stands for random search here, got it for 'fixed'"):
+        suite(range(1), tmp_path, plants=["branin"], variants=parse_variants(["random:fixed"], []), bar=no_bar)
 
 
 def test_suite_runs_over_other_horizons_and_without_end(tmp_path: Path) -> None:
@@ -273,9 +318,8 @@ def test_suite_scores_by_excess_where_no_limit_can_be_met(tmp_path: Path) -> Non
     variants = parse_variants(["random", "fixed"], [])
     text = suite(range(2), tmp_path, plants=["infeasible"], variants=variants, workers=0, bar=no_bar)
     assert "No run of anybody keeps the limits of infeasible" in text
-    scores = {
-        s.variant: s for s in score("infeasible", collect(comparison("infeasible", variants, range(2), 200), tmp_path))
-    }
+    collected = collect(comparison("infeasible", variants, range(2), 200), tmp_path)
+    scores = {s.variant: s for s in score("infeasible", variants, collected)}
     assert scores["random"].cost == pytest.approx(1.0)
     assert 0.0 < scores["fixed"].cost < 1.0  # the best constant exceeds the limit by less than random search does
     assert all(s.rank is None for s in scores.values())

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from pdcbo import PDCBO, Choice, Constraint, Fixed, Integer, Model, Problem
+from pdcbo.history import History
 from pdcbo.optimizers.adaptive import AdaptiveSetting
 
 PROBLEM = Problem(
@@ -252,6 +253,7 @@ def test_past_data_enter_the_models_only() -> None:
     )
     assert count == 2
     assert t.models.rows == [[0, 1], [1], [2]]
+    assert "learned from 3 rows of past operation, which do not count" in t.summary()
     assert t.step == 0
     assert (t.queue == 0).all()
     assert t.certificate()["g"].steps == 0
@@ -261,6 +263,34 @@ def test_past_data_enter_the_models_only() -> None:
             [{"a": 2.0, "n": 1, "z": 0.1, "objective": 4.0}, {"a": 11.0, "n": 1, "z": 0.1, "objective": 4.0}]
         )
     assert everything(t) == before  # all rows or none
+
+
+def test_a_table_with_columns_is_told_how_to_become_rows() -> None:
+    class Frame:
+        def to_dict(self, kind: str) -> list[dict[str, float]]:
+            return []
+
+    with pytest.raises(TypeError, match=r"got a Frame; its to_dict\('records'\) is one"):
+        tuner().observe_table(Frame())
+
+
+def test_where_a_step_ran_stays_as_first_told() -> None:
+    t = tuner()
+    s = t.ask({"z": 0.5})
+    t.tell(s, 1.0, {"g": 0.5, "h": 3.0}, applied={"a": 9.0})
+    with pytest.raises(ValueError, match="the parameters and the context that it ran with stay as first told"):
+        t.tell(s, 1.0, {"g": 0.5, "h": 3.0}, applied={"a": 8.0})
+    with pytest.raises(ValueError, match=r"use correct\(\)"):
+        t.tell(s, 2.0, {"g": 0.5, "h": 3.0}, applied={"a": 9.0})
+
+
+def test_history_shows_a_context_beyond_its_range_where_it_was() -> None:
+    t = tuner()
+    t.tell(t.ask({"z": 1.5}), 1.0, {"g": 0.5, "h": 3.0}, applied={"a": 9.0})
+    t.tell(t.ask({"z": 0.5}), 1.0, {"g": 0.5, "h": 3.0}, context={"z": -0.25})
+    history = History.of_optimizer(t)
+    assert history.context["z"] == [1.5, -0.25]
+    assert history.parameters["a"][0] == 9.0
 
 
 def test_a_parameter_may_be_called_parameters() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -451,6 +452,7 @@ def test_numpy_numbers_are_welcome_everywhere() -> None:
         ({"candidates": 10**12}, ValueError, "makes a grid that is too large"),
         ({"norm_bounds": {"q": 1.0}}, ValueError, r"norm_bounds\['q'\] is unknown"),
         ({"norm_bounds": {"g": -1.0}}, ValueError, r"norm_bounds\['g'\] must be above 0"),
+        ({"norm_bounds": 3.0, "signal": "mean"}, ValueError, "signal='mean' goes without norm_bounds"),
         ({"models": "linear"}, TypeError, "models must be a Model or a mapping"),
         ({"problem": {"a": (0, 1)}}, TypeError, "problem must be a Problem"),
     ],
@@ -467,6 +469,20 @@ def test_run_refuses_what_it_cannot_run() -> None:
         next(run(Slope(), "fixed", 0))
 
 
+def test_run_takes_a_pair_for_an_outcome_and_names_what_it_needs() -> None:
+    class Pair(Slope):
+        answer: Any = (1.0, {"g": -1.0})
+
+        def evaluate(self, parameters: Any, context: Any) -> Any:
+            return self.answer
+
+    assert next(run(Pair(), "fixed", 1)).observed == Outcome(1.0, {"g": -1.0})
+    for answer in (1.0, {"objective": 1.0}, None):
+        Pair.answer = answer
+        with pytest.raises(TypeError, match=r"evaluate must return Outcome\(objective, constraints\), got "):
+            next(run(Pair(), "fixed", 1))
+
+
 def test_changed_limits_move_the_price_at_once() -> None:
     tuner = PDCBO(Problem({"a": (0.0, 1.0)}, {}, {"g": 2.0}), horizon=400)
     for _ in range(60):
@@ -478,6 +494,15 @@ def test_changed_limits_move_the_price_at_once() -> None:
     tuner.set_limits({"g": 0.5})
     assert tuner.price()[0] > 0.0
     assert tuner.ask().parameters["a"] < before
+
+
+@pytest.mark.parametrize("setting", ["default", "standard"])
+def test_values_too_small_to_be_squared_are_zero(setting: str) -> None:
+    tuner = PDCBO(Problem({"x": (0.0, 1.0)}, {}, {"g": 1e-160}), horizon=20, setting=setting)
+    for i in range(5):
+        tuner.tell(tuner.ask(), 1e-160 * i, {"g": 1e-160 * (i + 1)})
+    assert tuner.problem.limits[0].bound == 0.0
+    assert np.isfinite(tuner.price()).all()
 
 
 @pytest.mark.parametrize("factor", [1e4, 1e-4])

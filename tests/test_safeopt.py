@@ -68,7 +68,7 @@ def test_without_a_safe_candidate_the_most_probably_feasible_is_taken_and_counte
     assert suggestion.parameters["x"] == tuner.candidates[np.argmin(mean[1] / std[1]), 0]
     tuner.tell(suggestion, 0.0, {"g": 0.1})
     assert tuner.unsafe_steps() == 1
-    assert "empty in 1 step" in str(tuner.summary())
+    assert "in 1 steps the proposal was not known to be safe" in str(tuner.summary())
 
 
 def test_a_region_behind_an_unsafe_gap_is_not_entered() -> None:
@@ -127,6 +127,19 @@ def test_works_without_a_grid_on_a_spread_out_set() -> None:
     tuner.ask()
 
 
+def test_what_the_plant_made_of_a_safe_choice_is_no_unsafe_step() -> None:
+    tuner = SafeOpt(PROBLEM, safe=[{"parameters": {"x": 0.5}}], horizon=9)
+    tuner.tell(tuner.ask({"z": 0.5}), 1.0, {"g": -0.5}, applied={"x": 0.51})
+    assert tuner.unsafe_steps() == 0
+
+
+def test_seeds_are_named_in_errors() -> None:
+    with pytest.raises(TypeError, match="safe must be a list of mappings with parameters, got 5"):
+        SafeOpt(PROBLEM, safe=5)
+    with pytest.raises(ValueError, match=r"safe\[0\]\.context\['z'\] is missing"):
+        SafeOpt(PROBLEM, safe=[{"parameters": {"x": 0.5}, "context": {"y": 1.0}}])
+
+
 @pytest.mark.parametrize("safe", [[{"x": 0.5}], [{"parameters": {"x": 0.5}, "when": 1}], [3]])
 def test_refuses_a_malformed_seed(safe: list[object]) -> None:
     with pytest.raises(ValueError, match=r"safe\[0\]"):
@@ -139,7 +152,7 @@ def test_orders_of_an_operator_are_no_unsafe_steps(tmp_path: Path) -> None:
     study.pause("lunch")
     study.tell(study.ask({"z": 0.5}), 1.0, {"g": -0.5})
     assert "step 2 of 9" in study.summary()
-    assert "the safe set was empty in 1 steps" in study.summary(), "in the first, which was its own"
+    assert "in 1 steps the proposal was not known to be safe" in study.summary(), "in the first, which was its own"
 
 
 def test_safe_points_may_be_numpy_numbers_and_the_state_is_json() -> None:

@@ -46,7 +46,10 @@ def test_report_export_and_import(tmp_path: Path) -> None:
         (("import", "plant", "junk.txt"), "must end in .csv or .parquet, got 'junk.txt'"),
         (("serve", "--certificate", "no.pem", "--key", "no.key"), "--certificate 'no.pem' with --key 'no.key' cannot"),
         (("serve", "--key", "no.key"), "--key 'no.key' needs its --certificate"),
-        (("serve", "--store", "sqlite:///none/plant.db"), "the store none/plant.db failed"),
+        (
+            ("serve", "--store", "sqlite:///none/plant.db"),
+            "the store none/plant.db cannot be opened: there is no folder",
+        ),
         (("token", "x", "--remove"), "there is no token 'x'; the store holds []"),
         (("run", "--out", "junk.parquet"), "--out must be a folder, got 'junk.parquet'"),
         (("run", "--out", "junk.parquet/below"), "got 'junk.parquet/below', and 'junk.parquet' is a file"),

@@ -217,7 +217,7 @@ def test_addresses_of_other_kinds_are_refused() -> None:
 
 
 def test_a_store_that_cannot_be_reached_says_so(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="unable to open"):
+    with pytest.raises(StoreError, match="there is no folder"):
         Study.open(tmp_path / "missing" / "plant.db", "plant", PROBLEM)
     with pytest.raises(StoreError, match="failed") as caught:
         Study.open("postgresql://me:secret@127.0.0.1:1/db", "plant", PROBLEM)

@@ -1,6 +1,6 @@
 """Tune running control systems online: contextual Bayesian optimisation with time-average constraints."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pdcbo.certificates import Certificate
 from pdcbo.loop import Record, run
@@ -35,17 +35,22 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Import what needs a database or the network when it is first used."""
-    if name == "Study":
-        from pdcbo.store import Study
+if TYPE_CHECKING:
+    from pdcbo.client import connect
+    from pdcbo.store import Study
+else:
 
-        return Study
-    if name == "connect":
-        try:
-            from pdcbo.client import connect
-        except ModuleNotFoundError as error:
-            words = f'pdcbo.connect needs {error.name}; install it with: pip install "pdcbo[service]"'
-            raise ModuleNotFoundError(words, name=error.name) from None
-        return connect
-    raise AttributeError(f"module 'pdcbo' has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        """Import what needs a database or the network when it is first used."""
+        if name == "Study":
+            from pdcbo.store import Study
+
+            return Study
+        if name == "connect":
+            try:
+                from pdcbo.client import connect
+            except ModuleNotFoundError as error:
+                words = f'pdcbo.connect needs {error.name}; install it with: pip install "pdcbo[service]"'
+                raise ModuleNotFoundError(words, name=error.name) from None
+            return connect
+        raise AttributeError(f"module 'pdcbo' has no attribute {name!r}")

@@ -121,7 +121,7 @@ def episode(steps: int) -> dict[str, float]:
         patch.object(AdaptiveSetting, "advance", planning.around(AdaptiveSetting.advance)),
     ):
         for t in range(steps):
-            suggestion = ask(plant.context(t))
+            suggestion = ask(plant.context(t + 1))
             outcome = plant.evaluate(suggestion.parameters, suggestion.context)
             tell(suggestion, outcome.objective, outcome.constraints)
     return {

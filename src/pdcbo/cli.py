@@ -13,8 +13,12 @@ try:
     import typer
     from typer.core import TyperGroup
 except ModuleNotFoundError:
-    sys.exit('the pdcbo command needs more than the library; install it with: pip install "pdcbo[experiments]"')
+    sys.exit(
+        'the pdcbo command needs more than the library; install it with: pip install "pdcbo[experiments]" for plants'
+        ' and comparisons, or "pdcbo[service]" for studies and the service'
+    )
 
+from pdcbo import __version__
 from pdcbo.service.commands import register
 
 SERVICE_NEEDS = ("fastapi", "starlette", "pydantic", "uvicorn", "httpx", "plotly", "psycopg")
@@ -54,6 +58,22 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"pdcbo {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="say which")
+    ] = False,
+) -> None:
+    """Take what goes before the command."""
+
 
 Out = Annotated[Path, typer.Option(callback=_folder, help="folder of results")]
 Resumed = Annotated[
@@ -192,9 +212,13 @@ def _bar(title: str) -> Iterator[Callable[[int, int], None]]:
         TextColumn("[bold]{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
         TextColumn("gone,"), TimeRemainingColumn(), TextColumn("left"),
     )  # fmt: skip
-    with Progress(*columns) as progress:
-        task = progress.add_task(title, total=None)
-        yield lambda finished, total: progress.update(task, completed=finished, total=total)
+    try:
+        with Progress(*columns) as progress:
+            task = progress.add_task(title, total=None)
+            yield lambda finished, total: progress.update(task, completed=finished, total=total)
+    except KeyboardInterrupt:
+        typer.echo("stopped; what was finished is kept, and the same call goes on from there", err=True)
+        raise typer.Exit(130) from None
 
 
 register(app)

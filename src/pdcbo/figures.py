@@ -124,7 +124,7 @@ def posterior_figure(
 ) -> Figure:
     """Draw what the models believe at a context: each output over each parameter, through the suggestion marked.
 
-    Rows are outputs, columns parameters; the band is the confidence bound that decisions rest on.
+    Rows are outputs, columns parameters; the band is the confidence bound that suggestions report.
     """
     problem = optimizer.problem
     theta, z = problem.encode_parameters(parameters), problem.encode_context(context)
@@ -190,8 +190,11 @@ def history_figures(history: History, noise: list[float | None]) -> dict[str, Fi
 
 def show(figure: Figure) -> Any:
     """Return a Plotly figure, which a notebook draws."""
-    import plotly.graph_objects as go
-
+    try:
+        import plotly.graph_objects as go
+    except ModuleNotFoundError as error:
+        words = f'show needs {error.name}; install it with: pip install "pdcbo[service]"'
+        raise ModuleNotFoundError(words, name=error.name) from None
     return go.Figure(figure)
 
 
@@ -201,11 +204,11 @@ def thin(t: Array, y: Array, points: int = POINTS) -> list[int]:
     if n <= points:
         return list(range(n))
     keep = {0, n - 1}
-    filled = np.where(np.isnan(y), 0.0, y)
+    low, high = np.where(np.isnan(y), np.inf, y), np.where(np.isnan(y), -np.inf, y)
     edges = np.linspace(0, n, points // 2, dtype=int)
     for a, b in pairwise(edges):
         if b > a:
-            keep |= {int(a + np.argmin(filled[a:b])), int(a + np.argmax(filled[a:b]))}
+            keep |= {int(a + np.argmin(low[a:b])), int(a + np.argmax(high[a:b]))}
     return sorted(keep)
 
 

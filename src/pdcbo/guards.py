@@ -187,7 +187,7 @@ def _towards(variable: Real | Integer, last: Any, wanted: Any, change: float) ->
 def _reach(variable: Real | Integer, running: list[Any], wanted: Any, change: float) -> Any:
     """Return the value nearest to `wanted` within `change` of all that may be running, or else of the newest."""
     value = wanted
-    for _ in range(2):  # towards the lowest, then the highest: the second does not leave the reach of the first
+    for _ in range(2):  # the second time for what the first lost by rounding
         for near in (min(running), max(running)):
             value = _towards(variable, near, value, change)
     if any(abs(value - near) > change for near in running):

@@ -133,4 +133,7 @@ def as_run(problem: Problem, step: Step, note: Mapping[str, Any]) -> dict[str, A
     if told or step.proposed is None:
         return {**proposed, **(told.get("applied") or {}), **(told.get("context") or {})}
     variables = {**problem.parameters, **problem.context}
-    return {name: variable.decode(u) for (name, variable), u in zip(variables.items(), step.x, strict=True)}
+    return {
+        name: proposed[name] if u == before else variable.decode_beyond(u)
+        for (name, variable), u, before in zip(variables.items(), step.x, step.proposed, strict=True)
+    }

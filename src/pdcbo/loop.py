@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from pdcbo.optimizers import OPTIMIZERS, Optimizer, Suggestion
 from pdcbo.plants import Outcome, Plant
@@ -36,7 +37,16 @@ def run(plant: Plant, optimizer: Optimizer | str, horizon: int) -> Iterator[Reco
     for step in range(tuner.step + 1, tuner.step + horizon + 1):
         context = plant.context(step)
         suggestion = tuner.ask(context)
-        observed = plant.evaluate(suggestion.parameters, context)
+        observed = _outcome(plant.evaluate(suggestion.parameters, context))
         tuner.tell(suggestion, observed.objective, observed.constraints)
         true = truth(suggestion.parameters, context) if truth is not None else None
         yield Record(step, context, suggestion.parameters, observed, true, suggestion)
+
+
+def _outcome(answer: Any) -> Outcome:
+    """Return what a plant answered as an `Outcome`, which a plain pair of cost and constraints may stand for."""
+    if isinstance(answer, Outcome):
+        return answer
+    if isinstance(answer, tuple) and len(answer) == 2:
+        return Outcome(*answer)
+    raise TypeError(f"evaluate must return Outcome(objective, constraints), got {answer!r}")

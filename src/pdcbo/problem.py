@@ -339,7 +339,7 @@ def _measured(value: object, field_name: str) -> float:
     """Return a measured value, NaN for None."""
     if value is None:
         return math.nan
-    if isinstance(value, float) and math.isnan(value):
+    if isinstance(value, (float, np.floating)) and math.isnan(value):
         raise ValueError(f"{field_name} must be a finite number, or None if it was not measured, got nan")
     return as_quantity(value, field_name)
 

@@ -19,6 +19,7 @@ Scalar = float | int | str | bool
 
 # Squares and products of what was measured must stay within a float; no plant has such numbers.
 LARGEST = 1e100
+SMALLEST = 1e-100  # the square of anything smaller would soon vanish
 FARTHEST = 1e50
 
 
@@ -54,11 +55,12 @@ def as_positive(value: object, field_name: str) -> float:
 
 
 def as_quantity(value: object, field_name: str) -> float:
-    """Return `value` as a finite float of a size that a model can take, at most 1e100."""
+    """Return `value` as a finite float of a size that a model can take: at most 1e100, and 0 below 1e-100."""
     number = as_number(value, field_name)
-    if abs(number) > LARGEST:
+    size = abs(number)
+    if size > LARGEST:
         raise ValueError(f"{field_name} must be a finite number of size at most {LARGEST:g}, got {number!r}")
-    return number
+    return number if size >= SMALLEST else 0.0
 
 
 def as_whole(value: object, field_name: str) -> int:
@@ -116,6 +118,13 @@ class Real:
         value = self._offset + u * self._width
         return min(max(math.exp(value) if self.log else value, self.lo), self.hi)
 
+    def decode_beyond(self, u: float) -> float:
+        """Map what `encode` returned back, also where it is outside the unit interval."""
+        if 0.0 <= u <= 1.0:
+            return self.decode(u)
+        value = self._offset + u * self._width
+        return math.exp(value) if self.log else value
+
     def contains(self, value: Any) -> bool:
         """Tell whether a valid value lies within the stated range."""
         return bool(self.lo <= value <= self.hi)
@@ -160,7 +169,11 @@ class Integer:
 
     def decode(self, u: float) -> int:
         """Map the unit interval to the nearest whole number."""
-        return min(max(self.lo + round(u * (self.hi - self.lo)), self.lo), self.hi)
+        return min(max(self.decode_beyond(u), self.lo), self.hi)
+
+    def decode_beyond(self, u: float) -> int:
+        """Map what `encode` returned back, also where it is outside the unit interval."""
+        return self.lo + round(u * (self.hi - self.lo))
 
     def contains(self, value: Any) -> bool:
         """Tell whether a valid value lies within the stated range."""
@@ -226,6 +239,8 @@ class Choice:
         """Map the unit interval to the nearest option."""
         return self.options[min(max(round(u * (len(self.options) - 1)), 0), len(self.options) - 1)]
 
+    decode_beyond = decode
+
     def contains(self, value: object) -> bool:
         """Tell whether a valid value is within what was stated: always, since `encode` refuses others."""
         return True
@@ -259,6 +274,8 @@ def as_variable(spec: object, field_name: str) -> Variable:
     if isinstance(spec, np.ndarray):
         spec = spec.tolist()
     if isinstance(spec, tuple | list) and len(spec) == 2:
+        if all(isinstance(each, str) for each in spec):
+            raise TypeError(f"{field_name} must be (lo, hi), or Choice({list(spec)!r}) for options, got {spec!r}")
         try:
             return Real(spec[0], spec[1])
         except (TypeError, ValueError) as error:

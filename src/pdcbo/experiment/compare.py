@@ -12,10 +12,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pdcbo.experiment.jobs import Job, Variant
+from pdcbo.experiment.jobs import Job, Variant, make_optimizer
 from pdcbo.experiment.runner import Report, run_jobs
 from pdcbo.experiment.tables import SUMMARY, Runs, collect, database, markdown, quoted, summary_rows
 from pdcbo.optimizers import OPTIMIZERS
+from pdcbo.plants import SimulatedPlant
 
 
 def parse_variants(names: Sequence[str], options: Iterable[str]) -> list[Variant]:
@@ -70,6 +71,15 @@ def comparison(
     return oracles + [Job(plant, seed, steps, variant, own) for seed in seeds for variant in variants]
 
 
+def check(jobs: Sequence[Job]) -> None:
+    """Make each plant and optimizer once: a wrong name or option is one error before anything runs, not one a job."""
+    plants: dict[str, SimulatedPlant] = {}
+    for (name, _), job in {(job.plant, job.label): job for job in reversed(jobs)}.items():
+        plant = plants[name] = plants.get(name) or job.make_plant()
+        if job.variant is not None and (job.variant.optimizer != "fixed" or "parameters" in job.variant.options):
+            make_optimizer(job.variant, plant, None, job.seed, job.steps)  # the best constant is found by a search
+
+
 def compare(
     plant: str, variants: Sequence[Variant], seeds: Sequence[int], steps: int, out: Path, *,
     plant_options: dict[str, Any] | None = None, workers: int | None = None, report: Report | None = None,
@@ -79,7 +89,7 @@ def compare(
 
     out = Path(out)
     jobs = comparison(plant, variants, seeds, steps, plant_options)
-    jobs[0].make_plant()  # a wrong name or option is one error, not one a job
+    check(jobs)
     run_jobs(jobs, out, workers=workers, report=report)
     collected = collect(jobs, out)
     write_results(jobs, out)

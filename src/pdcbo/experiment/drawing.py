@@ -10,7 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
+from matplotlib.figure import Figure
 
 from pdcbo.experiment.tables import Runs
 from pdcbo.problem import Array
@@ -31,9 +33,6 @@ STYLE: Any = {
 @contextmanager
 def sheet(path: Path, rows: int, columns: int, size: tuple[float, float], *, pdf: bool = False) -> Iterator[Any]:
     """Yield axes (rows, columns) in the house style, then write `path`.png and, if asked, `path`.pdf."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
     with mpl.rc_context(STYLE):
         drawing = Figure(figsize=size, layout="constrained")
         yield drawing.subplots(rows, columns, squeeze=False)
@@ -114,7 +113,7 @@ def draw_episode(data: dict[str, Any], path: Path) -> None:
         used = len(parameters)
         if data["price"] is not None:
             for i, label in enumerate(limits):
-                bottom[used].plot(steps, data["price"][:, i], label=label, color=OTHERS[i], linewidth=1)
+                bottom[used].plot(steps, data["price"][:, i], label=label, color=OTHERS[i % len(OTHERS)], linewidth=1)
             bottom[used].set(title="price of each limit", xlabel="step", ylabel="cost per unit")
             bottom[used].legend()
             used += 1

@@ -56,7 +56,7 @@ def make(seeds: Sequence[int], data: Path, figures: Path, *, extras: bool, repor
          ) -> dict[str, Any]:  # fmt: skip
     """Run, draw `figure2`, and return the facts of the page."""
     jobs = comparison("williams-otto", CORE + (EXTRAS if extras else ()), seeds, STEPS)
-    flipped = comparison("williams-otto-flipped", FLIPPED, seeds[:10], STEPS) if extras else []
+    flipped = comparison("williams-otto", FLIPPED, seeds[:10], STEPS, {"flipped": True}) if extras else []
     run_jobs([*jobs, *flipped], data, report=report, workers=workers)
     collected = collect(jobs, data)
     draw(collected, figures / "figure2")

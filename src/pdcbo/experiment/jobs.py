@@ -13,33 +13,20 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-import re
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from functools import cache
-from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 
+from pdcbo.experiment.digest import code_digest, own_digest
 from pdcbo.experiment.preparation import Preparation, best_constant, prepare
 from pdcbo.optimizers import OPTIMIZERS, Optimizer
 from pdcbo.plants import PLANTS, SimulatedPlant
 from pdcbo.problem import Array
 
 Columns = dict[str, Any]
-
-# parts of the package that no result depends on
-APART = {
-    "__init__", "bench", "bench_interface", "bench_report", "bench_stacks", "cli", "client", "experiment", "figures",
-    "guards", "history", "report", "service", "store",
-}  # fmt: skip
-
-# stands for code that lies in no file, as in a notebook: its results are found again by the same process only
-THIS_PROCESS = uuid4().bytes
 
 
 @dataclass(frozen=True)
@@ -82,8 +69,9 @@ class Job:
     @property
     def filename(self) -> str:
         """Where its result lies, below the folder of results."""
-        optimizer = None if self.variant is None else self.variant.optimizer
-        text = json.dumps(asdict(self), sort_keys=True) + code_digest(optimizer) + own_digest(self.plant, optimizer)
+        optimizer = None if self.variant is None else find_optimizer(self.variant.optimizer)
+        code = code_digest(optimizer) + own_digest(find_plant(self.plant), optimizer)
+        text = json.dumps(asdict(self), sort_keys=True) + code
         digest = hashlib.sha256(text.encode()).hexdigest()[:12]
         folder = "oracles" if self.variant is None else "runs"
         readable = "".join(c if c.isalnum() or c in "-_." else "-" for c in f"{self.plant}-{self.label}")
@@ -98,55 +86,6 @@ class Job:
         return _oracle(self) if self.variant is None else _run(self, self.variant)
 
 
-@cache
-def code_digest(optimizer: str | None) -> str:
-    """Return a digest of all code that a result depends on: a changed optimizer or plant has no results yet.
-
-    Of the optimizers, the one at hand counts with what it imports; none does for an oracle, whose optimizer is None.
-    """
-    package = Path(__file__).parents[1]
-    digest = hashlib.sha256()
-    for path in sorted(package.rglob("*.py")):
-        if path.relative_to(package).parts[0].removesuffix(".py") not in {*APART, "optimizers"}:
-            digest.update(path.read_bytes())
-    for path in sorted(() if optimizer is None else _optimizer_code(optimizer)):
-        digest.update(path.read_bytes())
-    for name in ("jobs.py", "preparation.py", "flipped.py"):
-        digest.update((package / "experiment" / name).read_bytes())
-    return digest.hexdigest()
-
-
-def own_digest(plant: str, optimizer: str | None) -> str:
-    """Return a digest of the files outside this package that define the plant and the optimizer; empty without any."""
-    known = [find_plant(plant), *([] if optimizer is None else [find_optimizer(optimizer)])]
-    modules = {module for each in known for module in _modules(each)}
-    foreign = sorted(name for name in modules if name.partition(".")[0] not in {"pdcbo", *sys.stdlib_module_names})
-    digest = hashlib.sha256()
-    for name in foreign:
-        file = getattr(sys.modules.get(name), "__file__", None)
-        digest.update(THIS_PROCESS if file is None else Path(file).read_bytes())
-    return digest.hexdigest() if foreign else ""
-
-
-def _modules(defined: Any) -> set[str]:
-    """Return the modules that define a class and its bases, or a function."""
-    parts = defined.__mro__ if inspect.isclass(defined) else [getattr(defined, "func", defined)]
-    return {getattr(part, "__module__", None) or type(part).__module__ for part in parts}
-
-
-def _optimizer_code(name: str) -> set[Path]:
-    """Return the modules among the optimizers that one of them consists of: its classes' own, and what they import."""
-    folder = Path(__file__).parents[1] / "optimizers"
-    modules = [part.__module__.rpartition(".") for part in find_optimizer(name).__mro__]
-    found, ahead = set(), [folder / f"{own}.py" for package, _, own in modules if package == "pdcbo.optimizers"]
-    while ahead:
-        path = ahead.pop()
-        found.add(path)
-        imported = {folder / f"{m}.py" for m in re.findall(r"from pdcbo\.optimizers\.(\w+) import", path.read_text())}
-        ahead.extend(imported - found)
-    return found
-
-
 def find_optimizer(name: str) -> type[Optimizer]:
     """Return an optimizer by its name."""
     if name not in OPTIMIZERS:
@@ -155,16 +94,10 @@ def find_optimizer(name: str) -> type[Optimizer]:
 
 
 def find_plant(name: str) -> Any:
-    """Return the factory of a plant by its name, in `pdcbo.PLANTS`, the suite, or among the experiments' own."""
-    if name in PLANTS:
-        return PLANTS[name]
-    from pdcbo.experiment.flipped import EXTRA_PLANTS
-    from pdcbo.experiment.suite import suite_plants
-
-    known = {**EXTRA_PLANTS, **suite_plants()}
-    if name not in known:
-        raise ValueError(f"plant must be one of {sorted({*PLANTS, *known})!r}, got {name!r}")
-    return known[name]
+    """Return the factory of a plant by its name."""
+    if name not in PLANTS:
+        raise ValueError(f"plant must be one of {sorted(PLANTS)!r}, got {name!r}")
+    return PLANTS[name]
 
 
 def make_plant(name: str, seed: int, options: Mapping[str, Any]) -> SimulatedPlant:
@@ -186,7 +119,7 @@ def make_plant(name: str, seed: int, options: Mapping[str, Any]) -> SimulatedPla
 
 def _check_options(make: Any, options: Mapping[str, Any], who: str) -> None:
     """Refuse options that a plant or an optimizer does not have, where it says which it has."""
-    known = inspect.signature(make).parameters
+    known = inspect.signature(getattr(make, "build", make)).parameters
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
         return
     own = [name for name in known if name not in ("problem", "seed")]

@@ -45,7 +45,8 @@ def prepare(plant: SimulatedPlant, points: int, seed: int, kernel: str = "square
     shift = np.array([Y[:, 0].mean(), *bounds])
     scale = Y.std(axis=0, ddof=1)
     scaled = (Y - shift) / scale
-    X, priors, models = np.hstack([theta, z]), Priors(), {}
+    X, models = np.hstack([theta, z]), {}
+    priors = Priors(trend=0.0)  # as `as_model` needs it
     for i, name in enumerate(problem.outputs):
         start = initial(kernel_for(problem, kernel, np.ones(X.shape[1])), priors, scaled[:, i], 0.0 if i else None)
         fitted = fit(X, scaled[:, i], start, priors, reference=0.0 if i else None)
@@ -63,6 +64,8 @@ def prepare(plant: SimulatedPlant, points: int, seed: int, kernel: str = "square
 
 def as_model(problem: Problem, fitted: Hyperparameters, kernel: str) -> Model:
     """Express fitted hyper-parameters in the problem's units, to be given to an optimizer."""
+    if any(fitted.slope):
+        raise ValueError(f"a Model has a constant mean, got a fit with slope {fitted.slope!r}")
     lengths = {}
     names = (*problem.parameters, *problem.context)
     for factor in fitted.kernel.factors:

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
 
 from pdcbo.experiment.jobs import Job
-from pdcbo.experiment.tables import write_table
+from pdcbo.experiment.tables import database, write_table
 
 BREAKS = 5
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -37,32 +38,28 @@ def run_jobs(jobs: Sequence[Job], out: Path, *, workers: int | None = None, repo
         RuntimeError: jobs failed; the others were run before it is raised. Or workers died again and again.
     """
     out = Path(out)
+    database()  # which all results are written by: if it is not installed, nothing is run
     report = report or (lambda finished, total: None)
+    workers = (os.cpu_count() or 1) if workers is None else workers
+    failed: list[tuple[Job, BaseException]] = []
+    breaks = 0
     missing = _missing(jobs, out)
     todo = len(missing)
-    failed: list[tuple[Job, BaseException]] = []
     report(len(jobs) - todo, len(jobs))
-    if workers == 0:
-        for i, job in enumerate(missing):
-            run_and_keep(job, out)
-            report(len(jobs) - todo + i + 1, len(jobs))
-        return todo
-    for _ in range(BREAKS):
-        missing = [job for job in _missing(jobs, out) if job not in [other for other, _ in failed]]
-        if not missing:
-            break
+    while missing:
         left = len(missing)
         try:
-            for job, error in _pool(missing, out, workers or os.cpu_count() or 1):
+            for job, error in _pool(missing, out, workers) if workers else _here(missing, out):
                 left -= 1
                 if error is not None:
                     failed.append((job, error))
                 report(len(jobs) - left, len(jobs))
+            break
         except BrokenProcessPool:
-            continue
-    else:
-        left = len(_missing(jobs, out))
-        raise RuntimeError(f"workers died {BREAKS} times, {left} jobs are left; call again to go on")
+            breaks += 1
+            missing = [job for job in _missing(jobs, out) if job not in [other for other, _ in failed]]
+        if missing and breaks == BREAKS:
+            raise RuntimeError(f"workers died {BREAKS} times, {len(missing)} jobs are left; call again to go on")
     if failed:
         words = "; ".join(f"{job.plant}, {job.label}, seed {job.seed}: {error}" for job, error in failed)
         raise RuntimeError(f"some jobs failed, the others are kept: {words}")
@@ -90,23 +87,46 @@ def _listed(folder: Path) -> list[str]:
     return os.listdir(folder) if folder.is_dir() else []
 
 
+def _here(jobs: list[Job], out: Path) -> Iterator[tuple[Job, BaseException | None]]:
+    """Run each job in this process, and yield it with its error if it has one."""
+    for job in jobs:
+        try:
+            run_and_keep(job, out)
+        except Exception as error:
+            yield job, error
+        else:
+            yield job, None
+
+
 def _pool(jobs: list[Job], out: Path, workers: int) -> Iterator[tuple[Job, BaseException | None]]:
     """Yield each job as it ends, with its error if it has one."""
+    others = set(multiprocessing.active_children())
+    spawn = multiprocessing.get_context("spawn")
     with (
         _one_thread(),
-        ProcessPoolExecutor(min(workers, len(jobs)), mp_context=multiprocessing.get_context("spawn")) as pool,
+        ProcessPoolExecutor(min(workers, len(jobs)), spawn, _leave_interrupts_to_the_parent) as pool,
     ):
         running: dict[Future[None], Job] = {pool.submit(run_and_keep, job, out): job for job in jobs}
+        own = set(multiprocessing.active_children()) - others
         try:
-            while running:
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    error = future.exception()
-                    if isinstance(error, BrokenProcessPool):
-                        raise error
-                    yield running.pop(future), error
+            for future in as_completed(running):
+                error = future.exception()
+                if isinstance(error, BrokenProcessPool):
+                    raise error
+                yield running[future], error
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
+            # a pool that is shut down still runs what its workers hold; whoever stops it does not want to wait for that
+            for worker in own:
+                worker.terminate()
+                worker.join()
+                for half_written in out.glob(f"*/.*.{worker.pid}"):
+                    half_written.unlink(missing_ok=True)
+            pool.shutdown(wait=True, cancel_futures=True)
             raise
+
+
+def _leave_interrupts_to_the_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @contextmanager

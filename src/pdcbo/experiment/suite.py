@@ -25,10 +25,11 @@ from typing import Any
 
 import numpy as np
 
-from pdcbo.experiment.compare import comparison, parse_variants, write_results
+from pdcbo.experiment.compare import check, comparison, parse_variants, write_results
 from pdcbo.experiment.jobs import Job, Variant
 from pdcbo.experiment.runner import Report, run_jobs
 from pdcbo.experiment.tables import Runs, collect, markdown
+from pdcbo.plants import SUITE
 from pdcbo.problem import Array
 
 VARIANTS = (
@@ -40,7 +41,6 @@ VARIANTS = (
     Variant("random", "random"),
     Variant("best constant", "fixed"),
 )
-HINDSIGHT = "best constant"
 ALLOWED = 0.05
 
 
@@ -60,13 +60,6 @@ class Score:
     milliseconds: float
 
 
-def suite_plants() -> dict[str, Any]:
-    """Return the suite's plants by name."""
-    from pdcbo.plants.suite import SUITE
-
-    return dict(SUITE)
-
-
 def suite_variants(options: Iterable[str]) -> list[Variant]:
     """Return the suite's variants with `label.key=value` for each option that is set by hand after all."""
     given = parse_variants([f"{v.label}:{v.optimizer}" for v in VARIANTS], options)
@@ -77,20 +70,29 @@ def suite_jobs(
     plants: Sequence[str], variants: Sequence[Variant], seeds: Sequence[int], steps: int | None
 ) -> dict[str, list[Job]]:
     """Return the jobs of every plant, over so many steps or over the plant's own horizon."""
-    known = suite_plants()
-    unknown = [name for name in plants if name not in known]
+    unknown = [name for name in plants if name not in SUITE]
     if unknown:
-        raise ValueError(f"--plants: {unknown[0]!r} is not in the suite; there are {list(known)!r}")
-    if not any(variant.optimizer == "random" for variant in variants):
-        variants = [*variants, Variant("random", "random")]
-    return {name: comparison(name, variants, seeds, steps or known[name].steps) for name in plants}
+        raise ValueError(f"--plants: {unknown[0]!r} is not in the suite; there are {list(SUITE)!r}")
+    return {name: comparison(name, variants, seeds, steps or SUITE[name].steps) for name in plants}
 
 
-def score(plant: str, collected: dict[str, Runs]) -> list[Score]:
-    """Return the scores of all variants on one plant, in order of cost."""
+def with_random_search(variants: Sequence[Variant]) -> list[Variant]:
+    """Return the variants with random search among them, by which costs are normalised."""
+    if any(variant.optimizer == "random" for variant in variants):
+        return list(variants)
+    taken = [variant for variant in variants if variant.label == "random"]
+    if taken:
+        raise ValueError(f"--optimizers: 'random' stands for random search here, got it for {taken[0].optimizer!r}")
+    return [*variants, Variant("random", "random")]
+
+
+def score(plant: str, variants: Sequence[Variant], collected: dict[str, Runs]) -> list[Score]:
+    """Return the scores of all variants on one plant, random search among them, in order of cost."""
     measure = _excess if all((_excess(runs) > 0.0).all() for runs in collected.values()) else _above_oracle
-    scale = max(float(measure(collected["random"]).mean()), 1e-12)
-    limits = collected["random"].limits
+    by_chance = collected[next(v.label for v in variants if v.optimizer == "random")]
+    in_hindsight = {v.label for v in variants if v.optimizer == "fixed" and "parameters" not in v.options}
+    scale = max(float(measure(by_chance).mean()), 1e-12)
+    limits = by_chance.limits
     size = float(np.abs(limits).mean()) if limits.size else 1.0
     scores = []
     for label, runs in collected.items():
@@ -103,7 +105,7 @@ def score(plant: str, collected: dict[str, Runs]) -> list[Score]:
             float(1e3 * runs.seconds.mean()),
         ))  # fmt: skip
     scores.sort(key=lambda s: s.cost)
-    allowed = [s.variant for s in scores if s.violating < ALLOWED * s.runs and s.variant != HINDSIGHT]
+    allowed = [s.variant for s in scores if s.violating < ALLOWED * s.runs and s.variant not in in_hindsight]
     return [
         Score(**{**vars(s), "rank": allowed.index(s.variant) + 1 if s.variant in allowed else None}) for s in scores
     ]
@@ -130,12 +132,14 @@ def suite(
     bar: Callable[[str], Any],
 ) -> str:
     """Run the suite, or what is left of it, write its tables, and return them as text."""
-    groups = suite_jobs(plants or list(suite_plants()), variants, seeds, steps)
+    variants = with_random_search(variants)
+    groups = suite_jobs(plants or list(SUITE), variants, seeds, steps)
     jobs = [job for group in groups.values() for job in group]
+    check(jobs)
     report: Report
     with bar("suite") as report:
         run_jobs(jobs, out, workers=workers, report=report)
-    scores = {plant: score(plant, collect(group, out)) for plant, group in groups.items()}
+    scores = {plant: score(plant, variants, collect(group, out)) for plant, group in groups.items()}
     write_results(jobs, out)
     flat = [s for group in scores.values() for s in group]
     with (out / "suite.csv").open("w", newline="") as file:

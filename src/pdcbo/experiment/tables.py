@@ -113,7 +113,7 @@ def collect(jobs: Iterable[Job], out: Path) -> dict[str, Runs]:
         if job.variant is None:
             oracle[job.seed] = read_table([out / job.filename])
     for label in dict.fromkeys(job.label for job in jobs if job.variant is not None):
-        own = sorted((job for job in jobs if job.label == label), key=lambda job: job.seed)
+        own = sorted((job for job in jobs if job.variant is not None and job.label == label), key=lambda job: job.seed)
         table = read_table([out / job.filename for job in own])
         order = np.lexsort([table["step"], table["seed"]])
         T = own[0].steps

@@ -106,7 +106,7 @@ class AdaptiveSetting(Setting):
         return np.asarray(self.optimizer.balance + self.revision)
 
     def eta(self) -> Array:
-        """Return eta = 1 / sqrt(T) in units of the spreads of f and g among good parameters, in plant units."""
+        """Return eta = 1 / sqrt(T) in units of the spreads of f and g, in plant units."""
         eta = self.given_eta or 1.0 / sqrt(self.planned_steps())
         return np.asarray(eta * self.spread[0] / self.spread[1:] ** 2)
 

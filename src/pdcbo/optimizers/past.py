@@ -34,6 +34,11 @@ def past_point(problem: Problem, row: Mapping[str, Any]) -> tuple[Array, Array]:
 
 def as_rows(rows: Iterable[Any]) -> Iterable[Any]:
     """Refuse what is no table; its rows are for others to check."""
+    if hasattr(rows, "to_dict"):
+        raise TypeError(
+            f"rows must be an iterable of mappings, got a {type(rows).__name__}; its to_dict('records') is one, with"
+            " None for what was not measured"
+        )
     if isinstance(rows, str | Mapping) or not isinstance(rows, Iterable):
         raise TypeError(f"rows must be an iterable of mappings, got {rows!r}")
     return rows

@@ -96,6 +96,8 @@ class PDCBO(ModelBased):
             raise ValueError(f"setting must be one of {list(SETTINGS)!r}, got {setting!r}")
         if signal is not None and signal not in SIGNALS:
             raise ValueError(f"signal must be one of {list(SIGNALS)!r}, got {signal!r}")
+        if signal == "mean" and norm_bounds is not None:
+            raise ValueError("signal='mean' goes without norm_bounds: they cut the bounds that it is the middle of")
         if doubling is not None and (as_whole(doubling, "doubling") < 1 or horizon is not None):
             raise ValueError(f"doubling must be at least 1 and goes with horizon=None, got {doubling!r}")
         given: dict[str, float | None] = {"eta": eta, "slack": slack, "initial_queue": initial_queue,

@@ -87,12 +87,17 @@ class SafeOpt(ModelBased):
         if not isinstance(ucb, bool | np.bool_):
             raise TypeError(f"ucb must be True or False, got {ucb!r}")
         self.ucb = bool(ucb)
+        if isinstance(safe, str | Mapping) or not isinstance(safe, Iterable):
+            raise TypeError(f"safe must be a list of mappings with parameters, got {safe!r}")
         self._given_safe = [_seed(entry, i) for i, entry in enumerate(safe)]
         points = _spread_out(problem) if self.candidates is None else self.candidates
         self.seeds: list[Seed] = []
         for i, entry in enumerate(self._given_safe):
             theta = problem.encode_parameters(entry["parameters"], f"safe[{i}].parameters")
-            context = None if entry["context"] is None else problem.encode_context(entry["context"])
+            try:
+                context = None if entry["context"] is None else problem.encode_context(entry["context"])
+            except (TypeError, ValueError) as error:
+                raise type(error)(f"safe[{i}].{error}") from None
             for group, variables in (("parameters", problem.parameters), ("context", problem.context)):
                 if entry[group] is not None:  # plain numbers, so that the state is JSON data
                     entry[group] = {name: v.plain(entry[group][name]) for name, v in variables.items()}
@@ -193,18 +198,19 @@ class SafeOpt(ModelBased):
         return infeasibility
 
     def unsafe_steps(self) -> int:
-        """Return how many steps ran without a safe candidate to choose."""
+        """Return how many steps were proposed without being known to be safe."""
         return sum(not self._was_safe(step) for step in self.ledger.history())
 
     def notes(self) -> list[str]:
-        """Return how often there was no safe candidate."""
+        """Return how often what was proposed was not known to be safe."""
         count = self.unsafe_steps()
-        return [f"the safe set was empty in {count} steps; the most probably feasible point was taken"] if count else []
+        words = "not known to be safe: the safe set was empty and the most probably feasible point was taken, or guards"
+        return [f"in {count} steps the proposal was {words} moved it"] if count else []
 
     def _was_safe(self, step: Step) -> bool:
         if not step.suggestion.bounds:  # an operator's order, not a choice of the model
             return True
-        theta, z = np.split(np.array(step.x), [self.problem.n_theta])
+        theta, z = np.split(np.array(step.proposed or step.x), [self.problem.n_theta])
         for j, context in self.seeds:
             if np.array_equal(theta, self.candidates[j]) and (context is None or np.array_equal(context, z)):
                 return True

@@ -79,9 +79,12 @@ def facts(optimizer: Optimizer) -> dict[str, Any]:
     for step in optimizer.ledger.steps.values():
         for name in step.outside if step.status != "dropped" else ():
             outside[name] = outside.get(name, 0) + 1
+    models = getattr(optimizer, "models", None)
+    learned = sum(step.row is not None for step in optimizer.ledger.steps.values())
     return {
         "optimizer": optimizer.name,
         "step": optimizer.step,
+        "past_rows": 0 if models is None else models.n - learned,
         "horizon": optimizer.horizon,
         "average_objective": float(np.mean(costs)) if costs else None,
         "last_objective": costs[-1] if costs else None,
@@ -109,6 +112,8 @@ def _plan(step: int, horizon: int | None) -> str:
 
 def _sentences(data: dict[str, Any]) -> list[str]:
     lines = [f"{data['optimizer']}: step {data['step']}{_plan(data['step'], data['horizon'])}"]
+    if data["past_rows"]:
+        lines.append(f"  learned from {data['past_rows']} rows of past operation, which do not count")
     if data["average_objective"] is not None:
         lines.append(f"  cost: average {data['average_objective']:.6g}, latest {data['last_objective']:.6g}")
     if data["unmeasured_steps"]:

@@ -13,9 +13,9 @@ the interval itself, shorter than the period, these features are nearly dependen
 matrix and those that nearly vanish are dropped (the Karhunen-Loeve basis). A product kernel has the tensor product of
 these features. For the linear kernel (1, x / l) is exact with two features.
 
-*Random features.* The tensor grows with the power of the dimension. Where it would exceed `MOST_FEATURES`, frequencies
-are drawn from the spectral density instead: given them f is a Gaussian process, but its kernel is only within about
-1 / sqrt(2 * 2048) = 1.6 % of k(0), and `tolerance` says so.
+*Random features.* The tensor grows with the power of the dimension. Where it would have more weights than two functions
+of `MOST_FEATURES` each, frequencies are drawn from the spectral density instead: given them f is a Gaussian process,
+but its kernel is only within about 1 / sqrt(2 * 2048) = 1.6 % of k(0), and `tolerance` says so.
 
     x (..., d)   points in plant units        left, right   theta's and z's columns of x        R   features of theta
 """
@@ -23,7 +23,6 @@ are drawn from the spectral density instead: given them f is a Gaussian process,
 from __future__ import annotations
 
 import math
-from typing import Protocol
 
 import numpy as np
 
@@ -32,24 +31,6 @@ from pdcbo.problem import Array
 TOLERANCES = {"squared-exponential": 1e-8, "matern-5/2": 1e-6, "linear": 1e-15}
 MOST_FEATURES = 6_000_000
 FREQUENCIES = 2048
-
-
-class Draw(Protocol):
-    """Functions drawn together, split into a part of theta and a part of z: f = features(theta) . weights(z)."""
-
-    tolerance: float
-
-    def features(self, theta: Array) -> Array:
-        """Return (..., R) at theta (..., n_theta)."""
-        ...
-
-    def weights(self, z: Array) -> Array:
-        """Return (..., n_functions, R) at z (..., n_z)."""
-        ...
-
-    def pairs(self, theta: Array, weights: Array) -> Array:
-        """Return the functions (T, K, n_functions) at theta (T, K, n_theta), given one z's weights a row."""
-        ...
 
 
 def spectral_density(family: str, omega: Array, length: float) -> Array:

@@ -110,8 +110,8 @@ class Drifting(Variant):
     """The same plant with its first parameter slowly losing its calibration, there and back in `period` steps.
 
     The plant acts as if the parameter were off by up to `amplitude` of its range, reflected at the ends. A plant is
-    asked with a context, not a time, so it finds the time by the context, which no two steps share; one that it did
-    not issue within its first 4,096 steps counts as of the first step.
+    asked with a context, not a time, so it finds the time by the context, that of the first step where several have the
+    same; one that it did not issue within its first 4,096 steps counts as of the first step.
     """
 
     def __init__(self, base: SimulatedPlant, amplitude: float = 0.15, period: float = 400.0) -> None:

@@ -65,9 +65,9 @@ def compare(folder: Path, steps: int, pairs: int) -> None:
     """Print medians and 95th percentiles of ask and tell, three ways."""
     bare = pdcbo.PDCBO(PROBLEM, horizon=steps + pairs, models=MODEL)
     store = f"sqlite:///{folder}/bench.db"
-    with Study.open(store, "durable", PROBLEM, horizon=steps + pairs, models=MODEL) as durable, served(store) as url:
-        options = {"models": MODEL.to_json()}
-        with pdcbo.connect(url, "remote", PROBLEM, horizon=steps + pairs, **options) as remote:
+    options: dict[str, Any] = {"horizon": steps + pairs, "models": MODEL}
+    with Study.open(store, "durable", PROBLEM, **options) as durable, served(store) as url:  # noqa: SIM117
+        with pdcbo.connect(url, "remote", PROBLEM, **options) as remote:
             fill(bare.observe_table, steps)
             fill(durable.observe_table, steps)
             with Study.open(store, "remote") as direct:

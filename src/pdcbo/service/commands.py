@@ -32,6 +32,8 @@ def serve(
     from pdcbo.service.server import serve as run
     from pdcbo.store import open_journal
 
+    if not host.strip():
+        raise ValueError(f"--host must be an address or a name of this machine, got {host!r}")
     if log_level.upper() not in LEVELS:
         raise ValueError(f"--log-level must be one of {', '.join(LEVELS)}, got {log_level!r}")
     _check_certificate(certificate, key)
@@ -67,7 +69,9 @@ def token(
 
 
 def report(
-    study: StudyName, store: Store = "sqlite:///pdcbo.db", out: Annotated[Path, typer.Option()] = Path("report.html")
+    study: StudyName,
+    store: Store = "sqlite:///pdcbo.db",
+    out: Annotated[Path, typer.Option(help="the file to write")] = Path("report.html"),
 ) -> None:
     """Write a study as one HTML file."""
     from pdcbo.report import report as write
@@ -77,7 +81,11 @@ def report(
         typer.echo(write(opened, out))
 
 
-def export(study: StudyName, file: Annotated[Path, typer.Argument()], store: Store = "sqlite:///pdcbo.db") -> None:
+def export(
+    study: StudyName,
+    file: Annotated[Path, typer.Argument(help="a .csv or .parquet file")],
+    store: Store = "sqlite:///pdcbo.db",
+) -> None:
     """Write a study's suggestions to a .csv or .parquet file."""
     from pdcbo.store.tables import export as write
 
@@ -86,7 +94,11 @@ def export(study: StudyName, file: Annotated[Path, typer.Argument()], store: Sto
         typer.echo(f"{write(opened, file)} rows to {file}")
 
 
-def load(study: StudyName, file: Annotated[Path, typer.Argument()], store: Store = "sqlite:///pdcbo.db") -> None:
+def load(
+    study: StudyName,
+    file: Annotated[Path, typer.Argument(help="a .csv or .parquet file")],
+    store: Store = "sqlite:///pdcbo.db",
+) -> None:
     """Learn from a .csv or .parquet table of past operation."""
     from pdcbo.store.tables import load as read
 

@@ -31,14 +31,11 @@ class Registry:
         Raises:
             KeyError: there is none of this name.
         """
-        with self._lock:
-            if name not in self._studies:
-                self._studies[name] = Study.open(self.store, name)
-            return self._studies[name]
+        return self._studies.get(name) or self.create(name, {})
 
     def create(self, name: str, definition: dict[str, Any]) -> Study:
         """Create a study, or open it where it exists with the same definition."""
-        study = Study.open(self.store, name, **definition)
+        study = Study.open(self.store, name, **definition)  # without the lock: a slow store holds up nobody else
         with self._lock:
             if name in self._studies:
                 study.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import socket
 from types import FrameType
 from typing import Any
 
@@ -17,6 +18,7 @@ from pdcbo.store import open_journal
 log = logging.getLogger("pdcbo.service")
 
 GRACE_SECONDS = 10
+BACKLOG = 2048  # connections that may wait
 
 
 class Server(uvicorn.Server):
@@ -81,6 +83,26 @@ def serve(store: str, *, host: str = "127.0.0.1", port: int = 8765, log_level: s
     """Serve a store until stopped by a signal."""
     server = make_server(store, host=host, port=port, **options)
     configure_logs(log_level)
+    sockets = listen(host, port)
     scheme = "https" if options.get("certificate") else "http"
-    log.info("serving", extra={"fields": {"url": f"{scheme}://{host}:{port}/"}})
-    server.run()
+    shown, port = f"[{host}]" if ":" in host else host, sockets[0].getsockname()[1]
+    log.info("serving", extra={"fields": {"url": f"{scheme}://{shown}:{port}/"}})
+    server.run(sockets=sockets)
+
+
+def listen(host: str, port: int) -> list[socket.socket]:
+    """Return a socket for each address of the host, all on one port; 0 takes a free one.
+
+    Raises:
+        ValueError: the host is not this machine's, or the port is taken.
+    """
+    sockets: list[socket.socket] = []
+    try:
+        for family, _, _, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+            chosen = sockets[0].getsockname()[1] if sockets else port
+            sockets.append(socket.create_server((str(address[0]), chosen), family=family, backlog=BACKLOG))
+    except OSError as error:
+        for each in sockets:
+            each.close()
+        raise ValueError(f"cannot listen on host {host!r}, port {port}: {error.strerror}") from None
+    return sockets

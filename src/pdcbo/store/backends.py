@@ -151,6 +151,10 @@ class _Base(ABC):
         """Run one statement on the open connection."""
 
 
+# a path that begins with one of these is an address that lacks its slashes
+SCHEMES = ("sqlite:", "postgresql:", "postgres:", "file:")
+
+
 def connect_sqlite(path: str) -> Any:
     """Open a file with the standard library's SQLite; transactions are stated, never implied."""
     return sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS)
@@ -191,6 +195,11 @@ class SqliteBackend(_Base):
         return True  # no database at all, or one in use: for whoever opens it to say
 
     def _connect(self) -> Any:
+        folder = os.path.dirname(os.path.abspath(self.where))
+        if not os.path.isdir(folder):
+            raise StoreError(f"the store {self.where} cannot be opened: there is no folder {folder}")
+        if os.path.isdir(self.where):
+            raise StoreError(f"the store {self.where} cannot be opened: it is a folder")
         connection = self._connect_path(self.where)
         try:
             connection.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
@@ -251,7 +260,8 @@ class PostgresBackend(_Base):
 
     def _explain(self, error: BaseException) -> StoreError:
         where = urlsplit(self.where)
-        shown = f"{where.scheme}://{where.hostname}{where.path}"  # no user name, no password in messages
+        host = where.netloc.rpartition("@")[2]  # no user name, no password in messages
+        shown = f"{where.scheme}://{host}{where.path}"
         said = re.sub(r"://[^/@\s]*@", "://...@", str(error))
         if where.password:
             said = said.replace(where.password, "...")
@@ -273,8 +283,8 @@ def backend(url: str | os.PathLike[str]) -> Backend:
             return SqliteBackend(path)
     elif text.startswith(("postgresql://", "postgres://")):
         return PostgresBackend(text)
-    elif "://" not in text and text and ":memory:" not in text:
+    elif text and "://" not in text and ":memory:" not in text and not text.startswith(SCHEMES):
         return SqliteBackend(text)
     kind, found, _ = text.partition("://")
-    shown = f"{kind}://..." if found else repr(text)  # an address may hold a password
+    shown = f"{kind}://..." if found and kind != "sqlite" else repr(text)  # an address may hold a password
     raise ValueError(f"store must be sqlite:///file.db, postgresql://user@host/database or a file's path, got {shown}")

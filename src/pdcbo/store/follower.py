@@ -27,7 +27,7 @@ class Follower:
     """Holds the optimizer of one study.
 
     Attributes:
-        trouble: in words, why the optimizer could not be built or brought up to date the last time, or None.
+        trouble: in words, why the optimizer last failed, None since it made a proposal.
         replay_seconds: the time that catching up took since the latest checkpoint.
         checkpoint_seq: the seq of the latest checkpoint known here.
     """

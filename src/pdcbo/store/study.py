@@ -16,9 +16,12 @@ from concurrent.futures import TimeoutError as DeadlineError
 from threading import TIMEOUT_MAX
 from typing import Any
 
+import numpy as np
+
 from pdcbo.certificates import Certificate
 from pdcbo.guards import Guards
 from pdcbo.optimizers import Suggestion
+from pdcbo.optimizers.base import UNCHANGED
 from pdcbo.optimizers.ledger import DROPPED, Step
 from pdcbo.optimizers.past import as_rows
 from pdcbo.optimizers.summary import Summary
@@ -94,7 +97,7 @@ class Study(StudyCore):
         Raises:
             Conflict: the key was used before for something else.
             TypeError, ValueError: the context, the key or the deadline is malformed.
-            StoreError: nothing was put on record.
+            StoreError: it may or may not be on record; the same call may be repeated.
         """
         started = time.monotonic()
         deadline = None if deadline is None else as_positive(deadline, "deadline")
@@ -143,7 +146,7 @@ class Study(StudyCore):
         Raises:
             Conflict: the suggestion was settled before with another result.
             TypeError, ValueError: a value is malformed.
-            StoreError: nothing was put on record.
+            StoreError: it may or may not be on record; the same call may be repeated.
         """
         payload = {
             "objective": as_json(objective, "objective"),
@@ -162,14 +165,12 @@ class Study(StudyCore):
         self,
         suggestion: Suggestion | int,
         *,
+        objective: float | None = UNCHANGED,
         constraints: Values | None = None,
         key: str | None = None,
-        **objective: float | None,
     ) -> None:
         """Replace measured values, or supply late ones; see `Optimizer.correct`."""
-        if set(objective) - {"objective"}:
-            raise TypeError(f"correct() takes objective and constraints, got {sorted(objective)!r}")
-        payload = {name: as_json(value, name) for name, value in objective.items()}
+        payload = {} if objective is UNCHANGED else {"objective": as_json(objective, "objective")}
         if constraints is not None:
             payload["constraints"] = as_json_values(constraints, "constraints")
         with self._writing() as record:
@@ -241,7 +242,7 @@ class Study(StudyCore):
                     record, "known-good", {"parameters": plain}, key,
                     lambda record: record.guards.admit(problem, plain, "parameters"),
                 )  # fmt: skip
-        elif isinstance(parameters, Suggestion | int) and not isinstance(parameters, bool):
+        elif isinstance(parameters, Suggestion | int | np.integer) and not isinstance(parameters, bool):
             with self._writing() as record:
                 step = record.book.ledger.find(parameters)
                 number = step.suggestion.id
@@ -342,8 +343,13 @@ class Study(StudyCore):
             if settled is not None:
                 if settled[0] == kind and record.in_full(settled[1]) == record.in_full(payload):
                     return
-                never = record.book.ledger.steps[number].status == DROPPED
-                remedy = "it never ran" if never else "use correct() to replace or supply measured values"
+                remedy = "use correct() to replace or supply measured values"
+                if record.book.ledger.steps[number].status == DROPPED:
+                    remedy = "it never ran"
+                elif kind == settled[0] == "tell" and any(
+                    record.in_full(settled[1]).get(k) != record.in_full(payload).get(k) for k in ("applied", "context")
+                ):
+                    remedy = "the parameters and the context that it ran with stay as first told"
                 raise Conflict(f"suggestion {number} was settled before ({settled[0]}) with another result; {remedy}")
             self._append(record, kind, payload, None)
             failpoint(f"{kind}-appended")

@@ -1,0 +1,5 @@
+"""`python -m pdcbo`: the command."""
+
+from pdcbo.cli import main
+
+main()
