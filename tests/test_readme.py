@@ -20,12 +20,15 @@ def test_python_blocks_run_in_order(capsys):
     assert "x_a" in capsys.readouterr().out
 
 
-def test_the_guide_runs_and_its_summary_says_what_it_explains(capsys):
+def test_the_guide_runs_and_its_summary_says_what_it_explains(capsys, tmp_path, monkeypatch):
     namespace: dict[str, object] = {}
     guide = (ROOT / "docs" / "guide.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    Path("past.csv").write_text("".join(re.findall(r"```csv\n(.*?)```", guide, re.S)))
     for block in re.findall(r"```python\n(.*?)```", guide, re.S):
         exec(compile(block, "guide.md", "exec"), namespace)
     text = capsys.readouterr().out
+    assert "learned from 2 rows of past operation" in text
     for words in re.findall(r"^- \*\*(.*?)(?: \.\.\.|\*\*)", guide, re.M):
         assert words.rstrip(".") in text or words.startswith(("debt", "note")), words
 

@@ -141,11 +141,10 @@ def _parameters(problem: Problem, given: Mapping[str, Scalar] | None, label: str
     if given is None:
         return None
     try:
-        theta = problem.encode_parameters(given)
+        problem.encode_parameters(given)
     except (TypeError, ValueError) as error:
         raise type(error)(f"{label}: {error}") from None
-    decoded = problem.decode_parameters(theta)
-    return {n: float(given[n]) if isinstance(v, Real) else decoded[n] for n, v in problem.parameters.items()}
+    return problem.plain_parameters(given)
 
 
 def _bound(problem: Problem, name: str, given: Any) -> tuple[Any, ...]:

@@ -232,6 +232,10 @@ class Problem:
                 )
         return theta
 
+    def plain_parameters(self, values: Values) -> dict[str, Scalar]:
+        """Return valid parameters as plain Python numbers and options, fit for JSON, in the order of the problem."""
+        return {name: variable.plain(values[name]) for name, variable in self.parameters.items()}
+
     def plain_context(self, values: Values | None) -> dict[str, Scalar]:
         """Return a valid context as plain Python numbers and options, fit for JSON, in the order of the problem."""
         given = values or {}

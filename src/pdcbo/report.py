@@ -27,8 +27,7 @@ def report(study: Study, path: str | os.PathLike[str]) -> Path:
     facts = status(study)
     with study.record() as record:
         history = history_of(record)
-        last = next(reversed(record.notes), None)
-        latest = None if last is None else record.book.ledger.steps[last].suggestion
+        latest = record.latest
     drawn = figures.history_figures(history, study.noise_levels())
     with study.optimizer() as optimizer:
         words = str(optimizer.summary())

@@ -36,7 +36,7 @@ def run_episode(
     watch = _watched if live else _unwatched
     for record in watch(run(plant, tuner, steps), tuner, steps, name):
         records.append(record)
-        prices.append(_prices(tuner))
+        prices.append(tuner.price())
     elapsed = time.perf_counter() - began
     oracle = plant.oracle([record.context for record in records])
     true = np.array([plant.problem.encode_outcome(*r.truth) for r in records if r.truth is not None])
@@ -55,11 +55,6 @@ def run_episode(
         out / "episode",
     )
     return text
-
-
-def _prices(tuner: Optimizer) -> Any:
-    price = getattr(tuner, "price", None)
-    return None if price is None else price()
 
 
 def _unwatched(records: Iterator[Record], tuner: Optimizer, steps: int, name: str) -> Iterator[Record]:
@@ -83,7 +78,7 @@ def _watched(records: Iterator[Record], tuner: Optimizer, steps: int, name: str)
             sums += tuner.problem.encode_outcome(*record.observed)
             progress.advance(task)
             if record.step % 5 == 0 or record.step == steps:
-                live.update(Group(progress, _status(tuner.problem, record, sums, _prices(tuner))))
+                live.update(Group(progress, _status(tuner.problem, record, sums, tuner.price())))
             yield record
 
 

@@ -155,6 +155,22 @@ class Optimizer(Assurance, ABC):
         self.ledger.open(step)
         return step.suggestion.copy()
 
+    def price(self) -> Array | None:
+        """Return what one unit of each limit's g is worth, in units of the objective, (N,); None without prices."""
+        return None
+
+    def debt(self) -> Array | None:
+        """Return by how much each limit is exceeded in all, (N,) in plant units; None without prices."""
+        return None
+
+    def notes(self) -> list[str]:
+        """Return what a user should know, a sentence each."""
+        return []
+
+    def past_rows(self) -> int:
+        """Return how many rows of past operation were learned from."""
+        return 0
+
     def bounds_at(self, x: Array) -> Bounds:
         """Return each output's confidence bounds at one point in plant units; none without a model."""
         return {}

@@ -26,8 +26,6 @@ from pdcbo.optimizers.modelled import ModelBased
 from pdcbo.problem import Array, Problem, as_number
 from pdcbo.search import Score
 
-# posterior standard deviations below this part of the prior's are rounding
-SMALLEST = 1e-9
 HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 HALF_LOG_PI_2 = 0.5 * math.log(0.5 * math.pi)
 
@@ -89,18 +87,6 @@ class CEI(ModelBased):
             raise TypeError(f"published must be True or False, got {published!r}")
         self.confidence, self.published = float(confidence), bool(published)
 
-    def log_feasibility(self, mean: Array, std: Array) -> Array:
-        """Return log prod_i Pr(g_i <= 0), shape (m,), from mean and std (q, m) of the outputs."""
-        from scipy.special import log_ndtr
-
-        total = np.zeros(mean.shape[1])
-        for limit in self.problem.limits:
-            i, spread = limit.output, self._spread(std, limit.output)
-            if self.published:  # norm.cdf(0, mean, variance), in the standardised units of the model
-                spread = spread**2 / self.models.hyper[i].scale
-            total += log_ndtr(limit.sign * (limit.bound - mean[i]) / spread)
-        return total
-
     def incumbent(self, mean: Array, std: Array) -> float | None:
         """Return the cost to improve on, from all candidates' mean and std (q, m) at the present context."""
         if self.published:
@@ -121,13 +107,16 @@ class CEI(ModelBased):
         """Return the negated logarithm of what is maximised."""
         score = -self.log_feasibility(mean, std)
         if best is not None:
-            spread = self._spread(std, 0)
+            spread = self.spread(std, 0)
             score -= np.log(spread) + log_h((best - mean[0]) / spread)
         return score
 
-    def _spread(self, std: Array, output: int) -> Array:
-        hyper = self.models.hyper[output]
-        return np.asarray(np.maximum(std[output], SMALLEST * hyper.scale * math.sqrt(hyper.kernel.variance)))
+    def spread(self, std: Array, output: int) -> Array:
+        """Return the standard deviation of an output; of a constraint as published, its variance."""
+        spread = super().spread(std, output)
+        if self.published and output:  # norm.cdf(0, mean, variance), in the standardised units of the model
+            return np.asarray(spread**2 / self.models.hyper[output].scale)
+        return spread
 
     def _best_measured(self) -> float | None:
         """Return the lowest measured cost among points whose measured values met all limits, in any context."""

@@ -98,9 +98,8 @@ class SafeOpt(ModelBased):
                 context = None if entry["context"] is None else problem.encode_context(entry["context"])
             except (TypeError, ValueError) as error:
                 raise type(error)(f"safe[{i}].{error}") from None
-            for group, variables in (("parameters", problem.parameters), ("context", problem.context)):
-                if entry[group] is not None:  # plain numbers, so that the state is JSON data
-                    entry[group] = {name: v.plain(entry[group][name]) for name, v in variables.items()}
+            entry["parameters"] = problem.plain_parameters(entry["parameters"])  # so that the state is JSON data
+            entry["context"] = None if context is None else problem.plain_context(entry["context"])
             self.seeds.append((len(points), context))
             points = np.vstack([points, theta])
         self.candidates: Array = points
@@ -185,17 +184,7 @@ class SafeOpt(ModelBased):
 
     def _score(self, z: Array) -> Score:
         """Return the score of the fallback: minus the logarithm of the probability of meeting all limits."""
-        from scipy.special import log_ndtr  # imported here: it adds a third to the time to import the package
-
-        def infeasibility(mean: Array, std: Array) -> Array:
-            total = np.zeros(mean.shape[1])
-            for limit in self.problem.limits:
-                i, h = limit.output, self.models.hyper[limit.output]
-                spread = np.maximum(std[i], 1e-9 * h.scale * math.sqrt(h.kernel.variance))
-                total -= log_ndtr(limit.sign * (limit.bound - mean[i]) / spread)
-            return total
-
-        return infeasibility
+        return lambda mean, std: -self.log_feasibility(mean, std)
 
     def unsafe_steps(self) -> int:
         """Return how many steps were proposed without being known to be safe."""

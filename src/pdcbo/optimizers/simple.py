@@ -46,9 +46,7 @@ class Fixed(Optimizer):
         self.theta = (
             problem.snap(np.full(problem.n_theta, 0.5)) if parameters is None else problem.encode_parameters(parameters)
         )
-        self._given = (
-            None if parameters is None else {name: v.plain(parameters[name]) for name, v in problem.parameters.items()}
-        )
+        self._given = None if parameters is None else problem.plain_parameters(parameters)
 
     def _choose(self, z: Array, rng: Draw) -> tuple[Array, Bounds]:
         return self.theta.copy(), {}

@@ -33,7 +33,7 @@ def describe(optimizer: Optimizer) -> Summary:
 def brief(optimizer: Optimizer) -> str:
     """Return one line: the step, each average against its limit with its price, and what is pending."""
     history = optimizer.ledger.history()
-    prices = getattr(optimizer, "price", None)
+    prices = optimizer.price()
     parts = [f"step {optimizer.step}{_plan(optimizer.step, optimizer.horizon)}"]
     costs = _measured(history, 0)
     if costs:
@@ -42,7 +42,7 @@ def brief(optimizer: Optimizer) -> str:
         values, bound = _measured(history, limit.output), measured_limit_mean(limit, history, i)
         average = f"average {np.mean(values):.6g}" if values else "not measured yet"
         now = f" (now {limit.bound:.6g})" if _changed(history, i, limit) else ""
-        price = "" if prices is None else f", price {prices()[i]:.4g} a unit"
+        price = "" if prices is None else f", price {prices[i]:.4g} a unit"
         parts.append(f"{limit.label} {average}, limit {'<=' if limit.sign > 0 else '>='} {bound:.6g}{now}{price}")
     return "; ".join([*parts, f"{len(optimizer.pending)} pending"])
 
@@ -60,8 +60,7 @@ def facts(optimizer: Optimizer) -> dict[str, Any]:
     """Return the summary as JSON data."""
     history = optimizer.ledger.history()
     costs = _measured(history, 0)
-    prices = getattr(optimizer, "price", None)
-    debt = getattr(optimizer, "debt", None)
+    prices, debt = optimizer.price(), optimizer.debt()
     constraints = {}
     for i, (label, certificate) in enumerate(optimizer.certificate().items()):
         limit, average = optimizer.problem.limits[i], certificate.average
@@ -74,17 +73,15 @@ def facts(optimizer: Optimizer) -> dict[str, Any]:
             "noise_std": optimizer.noise_std(limit.output)[0],
         }
         if debt is not None and prices is not None:
-            constraints[label] |= {"debt": float(debt()[i]), "price": float(prices()[i])}
+            constraints[label] |= {"debt": float(debt[i]), "price": float(prices[i])}
     outside: dict[str, int] = {}
     for step in optimizer.ledger.steps.values():
         for name in step.outside if step.status != "dropped" else ():
             outside[name] = outside.get(name, 0) + 1
-    models = getattr(optimizer, "models", None)
-    learned = sum(step.row is not None for step in optimizer.ledger.steps.values())
     return {
         "optimizer": optimizer.name,
         "step": optimizer.step,
-        "past_rows": 0 if models is None else models.n - learned,
+        "past_rows": optimizer.past_rows(),
         "horizon": optimizer.horizon,
         "average_objective": float(np.mean(costs)) if costs else None,
         "last_objective": costs[-1] if costs else None,
@@ -93,7 +90,7 @@ def facts(optimizer: Optimizer) -> dict[str, Any]:
         "context_outside_range": outside,
         "pending": [{"id": s.id, "parameters": s.parameters, "context": s.context} for s in optimizer.pending],
         "latest": _applied(optimizer, history[-1]) if history else None,
-        "notes": list(getattr(optimizer, "notes", lambda: [])()),
+        "notes": optimizer.notes(),
     }
 
 

@@ -74,10 +74,9 @@ def posterior_figure(request: Request, name: StudyPath) -> dict[str, Any]:
 
     def make() -> figures.Figure:
         with study.record() as record:
-            last = next(reversed(record.notes), None)
-            if last is None:
-                raise HTTPException(404, "nothing was asked yet, so there is no context to show")
-            suggestion = record.book.ledger.steps[last].suggestion
+            suggestion = record.latest
+        if suggestion is None:
+            raise HTTPException(404, "nothing was asked yet, so there is no context to show")
         with study.optimizer() as optimizer:
             if not isinstance(optimizer, ModelBased):
                 raise HTTPException(404, f"{optimizer.name!r} has no models")

@@ -64,8 +64,8 @@ class Draft:
     ) -> Draft:
         """Return what the model proposes, with the bounds at the point where the guards would put it."""
         s = step.suggestion
-        price = getattr(optimizer, "price", None)
-        prices = None if price is None else price().tolist()
+        price = optimizer.price()
+        prices = None if price is None else price.tolist()
         draft = cls(s.parameters, s.context, "model", "", seen, step, prices=prices)
         parameters, words = guards.apply(optimizer.problem, s.parameters, running)
         if not words:

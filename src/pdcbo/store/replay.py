@@ -17,7 +17,7 @@ from typing import Any
 
 from pdcbo.guards import Guards
 from pdcbo.history import as_run
-from pdcbo.optimizers import OPTIMIZERS, Optimizer
+from pdcbo.optimizers import OPTIMIZERS, Optimizer, Suggestion
 from pdcbo.optimizers.base import Bounds
 from pdcbo.optimizers.ledger import Ledger, Step
 from pdcbo.problem import Array, Constraint, Problem, Scalar
@@ -151,8 +151,13 @@ class Record:
     def applied(self, suggestion: int) -> dict[str, Scalar]:
         """Return the parameters that a suggestion ran with: as reported, and else as proposed."""
         problem = self.book.problem
-        values = as_run(problem, self.book.ledger.steps[suggestion], self.notes[suggestion])
-        return {name: variable.plain(values[name]) for name, variable in problem.parameters.items()}
+        return problem.plain_parameters(as_run(problem, self.book.ledger.steps[suggestion], self.notes[suggestion]))
+
+    @property
+    def latest(self) -> Suggestion | None:
+        """The suggestion that was asked for last."""
+        last = next(reversed(self.notes), None)
+        return None if last is None else self.book.ledger.steps[last].suggestion
 
     def in_full(self, settling: Mapping[str, Any]) -> dict[str, Any]:
         """Return the payload of a tell or a fail with all that was applied and held, said or not."""

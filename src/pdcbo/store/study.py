@@ -237,7 +237,7 @@ class Study(StudyCore):
             with self._writing() as record:
                 problem = record.book.problem
                 problem.encode_parameters(given)
-                plain = {name: variable.plain(given[name]) for name, variable in problem.parameters.items()}
+                plain = problem.plain_parameters(given)
                 self._order(
                     record, "known-good", {"parameters": plain}, key,
                     lambda record: record.guards.admit(problem, plain, "parameters"),
