@@ -43,11 +43,11 @@ class OneLine(TyperGroup):
             sys.exit(f"error: {' '.join(words.split())}")
 
 
-def _folder(path: Path) -> Path:
+def _folder(option: typer.CallbackParam, path: Path | None) -> Path | None:
     """Refuse what can be no folder of results before anything is computed."""
-    there = next(p for p in (path, *path.parents) if p.exists())
-    if not there.is_dir():
-        raise ValueError(f"--out must be a folder, got {str(path)!r}, and {str(there)!r} is a file")
+    there = path and next(p for p in (path, *path.parents) if p.exists())
+    if there and not there.is_dir():
+        raise ValueError(f"--{option.name} must be a folder, got {str(path)!r}, and {str(there)!r} is a file")
     return path
 
 
@@ -137,7 +137,7 @@ def reproduce_command(
     quick: Quick = False,
     extras: Annotated[bool, typer.Option("--extras", help="all other optimizers, and the flipped reactor")] = False,
     workers: Workers = None,
-    data: Annotated[Path | None, typer.Option(help="where runs are kept; OUT/data")] = None,
+    data: Annotated[Path | None, typer.Option(callback=_folder, help="where runs are kept; OUT/data")] = None,
     out: Resumed = Path("reproduction"),
 ) -> None:
     """Regenerate the paper's figures beside the published curves."""

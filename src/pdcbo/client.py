@@ -26,7 +26,7 @@ from pdcbo.optimizers.past import as_rows
 from pdcbo.optimizers.summary import Summary
 from pdcbo.problem import Constraint, Problem, Scalar, Values, as_number, as_positive, as_whole
 from pdcbo.store.core import Conflict
-from pdcbo.store.opening import NAME
+from pdcbo.store.opening import check_name
 from pdcbo.store.values import as_failure_reason, as_json, as_json_values, as_reason
 
 RETRIED = (502, 503, 504)
@@ -249,10 +249,7 @@ def connect(
     """
     if not isinstance(url, str) or not url.startswith(("http://", "https://")):
         raise ValueError(f"url must begin with http:// or https://, as in http://127.0.0.1:8765, got {url!r}")
-    if not isinstance(study, str) or not NAME.fullmatch(study):
-        raise ValueError(
-            f"study must have 1 to 64 letters, digits, '_', '-' or '.', a letter or digit first, got {study!r}"
-        )
+    check_name(study, "study")
     if as_whole(retries, "retries") < 0:
         raise ValueError(f"retries must be at least 0, got {retries!r}")
     timeout = as_positive(timeout, "timeout")

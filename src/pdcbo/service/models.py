@@ -11,11 +11,13 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation, StrictBool, StrictInt, StrictStr
 from pydantic.config import JsonDict
 
+from pdcbo.store.opening import NAME
+
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Text = Annotated[str, Field(strict=True, max_length=2000)]
 Name = Annotated[str, Field(strict=True, min_length=1)]
 Key = Annotated[str, Field(min_length=1, max_length=200), SkipValidation]
-StudyName = Annotated[str, Field(strict=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}$")]
+StudyName = Annotated[str, Field(strict=True, pattern=f"^{NAME.pattern}$")]
 Scalar = StrictBool | StrictInt | Number | StrictStr
 Values = dict[Name, Annotated[Scalar, SkipValidation]]
 Reading = Annotated[Number | None, SkipValidation]

@@ -13,6 +13,7 @@ from pdcbo.problem import Problem
 from pdcbo.service import models as m
 from pdcbo.service.registry import Registry
 from pdcbo.store import Conflict, ModelError, StoreError, Study
+from pdcbo.store.opening import NAME
 from pdcbo.store.status import status
 
 REFUSED: dict[int | str, dict[str, Any]] = {
@@ -33,7 +34,7 @@ REFUSED: dict[int | str, dict[str, Any]] = {
 }
 
 router = APIRouter(prefix="/api/v1", responses=REFUSED)
-StudyPath = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}$", examples=["reactor"])]
+StudyPath = Annotated[str, Path(pattern=f"^{NAME.pattern}$", examples=["reactor"])]
 NOTHING = m.Order()
 IdPath = Annotated[int, Path(ge=1, le=2**53, examples=[1])]
 
@@ -71,7 +72,7 @@ def find(request: Request, name: str) -> Study:
     try:
         return registry(request).get(name)
     except KeyError as error:
-        raise HTTPException(404, f"there is no study {name!r}") from error
+        raise HTTPException(404, f"there is no study {name!r}; give a problem to create it") from error
 
 
 def find_step(study: Study, number: int) -> Suggestion:

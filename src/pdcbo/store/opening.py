@@ -14,7 +14,15 @@ from pdcbo.store.backends import SqliteBackend, StoreError, backend
 from pdcbo.store.core import Conflict
 from pdcbo.store.journal import Journal
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}")
+
+
+def check_name(name: str, field_name: str) -> None:
+    """Refuse what can be no name of a study, which is part of addresses."""
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise ValueError(
+            f"{field_name} must have 1 to 64 letters, digits, '_', '-' or '.', a letter or digit first, got {name!r}"
+        )
 
 
 def open_journal(store: str | os.PathLike[str] | Journal, *, create: bool = True) -> Journal:
@@ -75,10 +83,7 @@ def opened(
         KeyError: there is no such study and no problem was given.
         TypeError, ValueError: something is malformed, or the study exists with another definition.
     """
-    if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise ValueError(
-            f"name must have 1 to 64 letters, digits, '_', '-' or '.', a letter or digit first, got {name!r}"
-        )
+    check_name(name, "name")
     if problem is None:
         study = journal.find(name)
         if study is None:

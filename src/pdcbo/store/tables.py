@@ -129,6 +129,8 @@ def read(path: str | os.PathLike[str], problem: Problem, say: Say | None = None)
                 raise ValueError(f"{where}: {error}") from None
             result.append(flat)
     if say is not None:
+        if len(result) < len(table):
+            say(f"{source.name}: {len(table) - len(result)} rows without any measurement were left out")
         unmeasured = [name for name in problem.outputs if not any(name in flat for flat in result)]
         ignored = [c for c in header if c not in (*_fixed(problem), *_names(problem))]
         if unmeasured:
