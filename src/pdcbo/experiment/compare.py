@@ -74,10 +74,15 @@ def comparison(
 def check(jobs: Sequence[Job]) -> None:
     """Make each plant and optimizer once: a wrong name or option is one error before anything runs, not one a job."""
     plants: dict[str, SimulatedPlant] = {}
-    for (name, _), job in {(job.plant, job.label): job for job in reversed(jobs)}.items():
-        plant = plants[name] = plants.get(name) or job.make_plant()
-        if job.variant is not None and (job.variant.optimizer != "fixed" or "parameters" in job.variant.options):
-            make_optimizer(job.variant, plant, None, job.seed, job.steps)  # the best constant is found by a search
+    first: dict[tuple[str, str], Job] = {}
+    for job in jobs:
+        first.setdefault((job.plant, job.label), job)
+    for job in first.values():
+        plant = plants[job.plant] = plants.get(job.plant) or job.make_plant()
+        variant = job.variant
+        if variant is None or (variant.optimizer == "fixed" and "parameters" not in variant.options):
+            continue  # an oracle, or the best constant, which takes a search
+        make_optimizer(variant, plant, None, job.seed, job.steps)
 
 
 def compare(

@@ -15,7 +15,7 @@ from pdcbo.optimizers import Optimizer
 
 # parts of the package that no result depends on
 APART = {
-    "__init__", "bench", "bench_interface", "bench_report", "bench_stacks", "cli", "client", "experiment", "figures",
+    "__init__", "__main__", "bench", "bench_interface", "bench_report", "bench_stacks", "cli", "client", "experiment", "figures",
     "guards", "history", "report", "service", "store",
 }  # fmt: skip
 
