@@ -15,8 +15,8 @@ from pdcbo.optimizers import Optimizer
 
 # parts of the package that no result depends on
 APART = {
-    "__init__", "__main__", "bench", "bench_interface", "bench_report", "bench_stacks", "cli", "client", "experiment", "figures",
-    "guards", "history", "report", "service", "store",
+    "__init__", "__main__", "bench", "bench_interface", "bench_report", "bench_stacks", "cli", "client", "experiment",
+    "figures", "guards", "history", "report", "service", "store",
 }  # fmt: skip
 
 # stands for code that lies in no file, as in a notebook: its results are found again by the same process only
