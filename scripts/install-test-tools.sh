@@ -1,10 +1,12 @@
 #!/bin/sh
-# Install what the tests need beside Python packages: a browser and a PostgreSQL server. Quick where they are present.
+# Install what the tests need beside Python packages: a browser, a PostgreSQL server and a maker of certificates.
+# Quick where they are present.
 set -eu
 
 missing=""
 command -v chromium >/dev/null 2>&1 || missing="$missing chromium"
 ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing="$missing postgresql"
+command -v openssl >/dev/null 2>&1 || missing="$missing openssl"
 [ -z "$missing" ] && exit 0
 
 export DEBIAN_FRONTEND=noninteractive

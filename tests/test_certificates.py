@@ -8,13 +8,15 @@ most one of a thousand sets of seeds, and the seeds are fixed.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
 from pdcbo import PDCBO, Constraint, Fixed, Model, Problem
-from pdcbo.certificates import mean_norm, neighbour_noise, noise_boundary, summed_posterior
+from pdcbo.certificates import Bound, Certificate, mean_norm, neighbour_noise, noise_boundary, summed_posterior
+from pdcbo.confidence import beta_sqrt
 from pdcbo.gp import Posterior
 from pdcbo.kernels import Factor, Kernel
 from pdcbo.model import kernel_for
@@ -316,3 +318,121 @@ def test_the_deviation_of_a_long_sum_is_bounded_by_its_parts(monkeypatch: pytest
     longer = summed_posterior(posterior, 0, points)
     assert longer[0] == pytest.approx(mean)
     assert std <= longer[1] <= 3.0 * std
+
+
+@pytest.mark.parametrize(("side", "sign"), [("upper", 1.0), ("lower", -1.0)])
+def test_a_bound_on_the_right_side_shows_that_a_limit_holds(side: str, sign: float) -> None:
+    def holds(observation: float | None, posterior: float | None) -> bool:
+        bounds = [None if v is None else Bound(2.0 + sign * v, True, "") for v in (observation, posterior)]
+        return Certificate("g", side, 2.0, 2.0, 9, 9, 0.05, *bounds).holds
+
+    assert holds(-0.1, None)
+    assert holds(None, -0.1)
+    assert holds(0.5, -0.1)
+    assert holds(0.0, None)
+    assert not holds(0.1, None)
+    assert not holds(0.1, 0.2)
+    assert not holds(None, None)
+
+
+def test_a_lower_limit_that_is_kept_is_proven() -> None:
+    problem = Problem({"a": (0.0, 1.0)}, {}, {"h": Constraint(lower=2.0, noise=0.1)})
+    for value, proven in ((3.0, True), (2.01, False), (1.0, False)):
+        tuner = Fixed(problem, horizon=20)
+        for _ in range(20):
+            tuner.tell(tuner.ask(), 0.0, {"h": value})
+        assert tuner.certificate()["h"].holds is proven
+        assert tuner.summary().data["constraints"]["h"]["proven"] is proven
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_restated_worst_value_does_not_make_old_steps_surer(sign: float) -> None:
+    side = "upper" if sign > 0.0 else "lower"
+    tuner = Fixed(Problem({"a": (0.0, 1.0)}, {}, {"g": Constraint(**{side: sign * 1.0}, noise=0.1, worst=sign * 9.0)}))
+    tuner.tell(tuner.ask(), 1.0, {"g": sign * 0.5})
+    tuner.fail(tuner.ask())
+    before = tuner.certificate()["g"].observation
+    tuner.set_limits({"g": Constraint(**{side: sign * 1.0}, noise=0.1, worst=sign * 2.0)})
+    assert tuner.certificate()["g"].observation == before
+
+
+def test_the_posteriors_certificate_by_hand() -> None:
+    """Two constraints, one with a lower limit; every third value is missing.
+
+    Lemma 1 is joint over the two with delta = 0.2; the observation's bound gives each limit 0.9 / 2 of delta for the
+    noise and the posterior a tenth of delta for what was not measured.
+    """
+    spec = Model(length_scales=0.3, variance=1.0, noise_var=0.04)
+    limits = {"g": Constraint(upper=1.0, noise=0.3), "h": Constraint(lower=-1.0, noise=0.2)}
+    tuner = PDCBO(Problem({"a": (0.0, 1.0)}, {}, limits), setting="paper", models=spec, candidates=9,
+                  norm_bounds={"g": 2.0, "h": 3.0}, delta=0.2, horizon=12)  # fmt: skip
+    rng, y = np.random.default_rng(0), []
+    for t in range(12):
+        if t == 6:
+            tuner.set_limits({"g": 0.5, "h": -0.5})
+        s = tuner.ask()
+        a = float(rng.random())
+        values = {"g": None if t % 3 == 0 else math.sin(5 * a), "h": None if t % 3 == 1 else math.cos(5 * a)}
+        y.append(list(values.values()))
+        tuner.tell(s, a, values, applied={"a": a})
+    points = tuner.models.X
+    told = np.array(y, dtype=float)
+
+    def check(output: int, label: str, sign: float, rkhs_norm: float, noise: float, limit: float) -> None:
+        certificate = tuner.certificate()[label]
+        posterior, column = tuner._cautious_posterior(output, noise)
+        assert posterior.noise_var == pytest.approx(max(noise**2, 0.04))
+        prior = 1.0 if label == "g" else -1.0  # the first limit is the prior mean
+
+        def sum_bound(rows: Any, delta: float) -> float:
+            beta = beta_sqrt(rkhs_norm, noise, posterior.noise_var, posterior.information_gain, 2, delta)
+            mean, std = summed_posterior(posterior, column, points[rows])
+            return prior * len(points[rows]) + mean + sign * beta * std
+
+        assert certificate.limit == pytest.approx(limit)
+        assert certificate.posterior is not None
+        assert certificate.posterior.guaranteed
+        assert certificate.posterior.value == pytest.approx(sum_bound(slice(None), 0.2) / 12)
+        unknown = np.isnan(told[:, output - 1])
+        boundary = float(noise_boundary(8, noise, 0.9 * 0.1, 12.0))
+        expected = (told[~unknown, output - 1].sum() + sign * boundary + sum_bound(unknown, 0.1 * 0.2)) / 12
+        assert certificate.observation is not None
+        assert certificate.observation.value == pytest.approx(expected)
+        assert certificate.observation.guaranteed
+
+    check(1, "g", 1.0, 2.0, 0.3, 0.75)
+    check(2, "h", -1.0, 3.0, 0.2, -0.75)
+
+
+def test_what_was_learned_or_estimated_is_no_guarantee() -> None:
+    spec = Model(length_scales=0.3, variance=1.0, noise_var=0.04)
+
+    def guaranteed(noise: float | None, **arguments: Any) -> bool:
+        tuner = PDCBO(
+            Problem({"a": (0.0, 1.0)}, {}, {"g": Constraint(upper=1.0, noise=noise)}), candidates=5, **arguments
+        )
+        for t in range(12):
+            tuner.tell(tuner.ask(), 1.0, {"g": 0.1 * math.sin(t)}, applied={"a": t / 11})
+        bound = tuner.certificate()["g"].posterior
+        assert bound is not None
+        return bound.guaranteed
+
+    assert guaranteed(0.2, models=spec, norm_bounds=2.0)
+    assert not guaranteed(None, models=spec, norm_bounds=2.0)
+    assert not guaranteed(0.2, norm_bounds=2.0)
+    assert not guaranteed(0.2, models=spec)
+
+
+def test_a_correction_reaches_the_bound_by_the_model() -> None:
+    """The certificate's own posterior, with a larger noise than the model's, is built anew after a correction."""
+    model = Model(length_scales=0.5, variance=1.0, noise_var=0.01)
+    tuner = PDCBO(Problem({"a": (0.0, 1.0)}, {}, {"g": Constraint(upper=1.0, noise=0.5)}), models=model, candidates=5)
+    for t in range(6):
+        tuner.tell(tuner.ask(), 1.0, {"g": 0.1 * t})
+    before = tuner.certificate()["g"].posterior
+    tuner.correct(2, constraints={"g": 5.0})
+    after = tuner.certificate()["g"].posterior
+    assert before is not None
+    assert after is not None
+    assert after.value > before.value + 0.3
+    assert after == PDCBO.restore(tuner.state()).certificate()["g"].posterior

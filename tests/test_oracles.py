@@ -146,3 +146,29 @@ def test_without_limits_all_three_agree() -> None:
 def test_misshapen_tables_are_refused() -> None:
     with pytest.raises(ValueError, match=r"tables must be f \(T, M\)"):
         oracles.solve(np.zeros((2, 3)), np.zeros((2, 4, 1)))
+
+
+def test_weights_matter_where_a_limit_binds() -> None:
+    """The first context, three times as frequent, can pay for the second: by hand.
+
+    Limits bind in both. Slack costs 1 a unit in the first context and 4 in the second, so that it is bought in the
+    first: three steps of g = -1/3 at 4/3 each pay for one step of g = 1 at 0.
+    """
+    f = np.array([[0.0, 1.0, 2.0], [0.0, 4.0, 8.0]])
+    g = np.array([[1.0, 0.0, -1.0], [1.0, 0.0, -1.0]])[..., None]
+    counts = np.array([3.0, 1.0])
+    value, gap, prices, _ = oracles.time_average(f, g, counts)
+    plain = oracles.time_average(np.repeat(f, [3, 1], axis=0), np.repeat(g, [3, 1], axis=0))
+    assert value == pytest.approx(4.0)
+    assert value == pytest.approx(plain[0])
+    assert prices[0] == pytest.approx(1.0)
+    assert gap <= 1e-6
+
+
+def test_units_do_not_decide_which_limit_is_exceeded_least() -> None:
+    """Nothing is feasible: exceeding g by half of its size beats exceeding h, which is counted in millions, by all."""
+    f = np.array([[1.0, 0.0]])
+    g = np.array([[[0.5, 1e5], [1.0, 1e4]], [[-1.0, -1e6], [1.0, 1e6]]])
+    best, feasible = oracles.best_feasible(np.vstack([f, f]), g)
+    assert not feasible[0]
+    assert best[0] == 0

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import ssl
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,8 +21,10 @@ from store_tools import PROBLEM, answer, context, free_port, served
 import pdcbo
 from pdcbo.client import ServiceError
 from pdcbo.guards import Guards
+from pdcbo.service.security import SESSION_SECONDS, Sessions
 from pdcbo.service.server import make_server
 from pdcbo.store import Conflict, Study, open_journal
+from pdcbo.store.journal import hash_token
 
 API = "/api/v1/studies"
 
@@ -558,3 +562,131 @@ def test_orders_need_no_body_and_a_resume_keeps_its_reason(service: str) -> None
 def test_a_host_is_allowed_by_its_name_alone(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"--allow-host takes a name without a port, got 'tuner\.example:8765'"):
         make_server(f"sqlite:///{tmp_path}/service.db", allow_hosts=("tuner.example:8765",))
+
+
+def test_another_port_of_this_machine_is_another_origin(service: str) -> None:
+    host = service.removeprefix("http://").partition(":")[0]
+    assert httpx.get(f"{service}{API}", headers={"Origin": f"http://{host}:1"}).status_code == 403
+    assert httpx.get(f"{service}{API}", headers={"Origin": f"http://{host}"}).status_code == 403
+
+
+def test_a_session_ends_after_half_a_day_and_with_its_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    sessions, hashes = Sessions(), {"plant": hash_token("secret")}
+    name = sessions.create("secret")
+    assert sessions.valid(name, lambda: hashes)
+    assert not sessions.valid(name + "x", lambda: hashes)
+    assert not sessions.valid(name, dict)
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + SESSION_SECONDS - 60.0)
+    assert sessions.valid(name, lambda: hashes)
+    monkeypatch.setattr(time, "monotonic", lambda: now + SESSION_SECONDS + 60.0)
+    assert not sessions.valid(name, lambda: hashes)
+
+
+def test_every_page_but_the_sign_in_needs_the_token(tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path}/service.db"
+    journal = open_journal(address)
+    journal.add_token("plant", "secret")
+    journal.close()
+    with served(address, require_token=True) as url:
+        described = httpx.get(f"{url}/openapi.json", headers={"Authorization": "Bearer secret"}).json()
+        for path in ("/", "/studies/plant", "/studies/plant/status", "/openapi.json", *described["paths"]):
+            asked = path.replace("{name}", "plant").replace("{number}", "1")
+            status = httpx.get(url + asked).status_code
+            assert status == (200 if path == "/healthz" else 401), path
+        assert httpx.get(f"{url}/login").status_code == 200
+
+
+def test_bodies_tables_and_deadlines_have_the_limits_that_are_stated(tmp_path: Path) -> None:
+    with served(f"sqlite:///{tmp_path}/service.db", max_body=4096) as url:
+        pdcbo.connect(url, "plant", PROBLEM, optimizer="random").close()
+        ask = f"{url}{API}/plant/ask"
+        for size, status in ((3000, 200), (5000, 413)):
+            body = b'{"context": {"c": ' + b" " * size + b"0.5}}"
+            assert httpx.post(ask, content=body, headers={"Content-Type": "application/json"}).status_code == status
+        assert httpx.post(ask, json={"context": {"c": 0.5}, "deadline": 3600}).status_code == 200
+        assert httpx.post(ask, json={"context": {"c": 0.5}, "deadline": 3601}).status_code == 422
+    with served(f"sqlite:///{tmp_path}/service.db") as url:
+        row = {"a": 0.1, "b": 0.2, "c": 0.3, "g": 1.0}
+        for count, status in ((10_000, 200), (10_001, 422)):
+            answer = httpx.post(f"{url}{API}/plant/observe", json={"rows": [row] * count}, timeout=60)
+            assert answer.status_code == status, answer.text[:200]
+
+
+def test_a_stream_goes_on_after_the_last_event_that_was_seen(service: str) -> None:
+    with pdcbo.connect(service, "plant", PROBLEM, optimizer="random") as remote:
+        for _ in range(3):
+            remote.tell(remote.ask({"c": 0.5}), 1.0, {"g": 0.1})
+    with httpx.stream("GET", f"{service}{API}/plant/stream", headers={"Last-Event-ID": "4"}, timeout=20) as stream:
+        ids = []
+        for line in stream.iter_lines():
+            if line.startswith("id: "):
+                ids.append(int(line[4:]))
+                if len(ids) == 3:
+                    break
+    assert ids == [5, 6, 7]
+
+
+def test_it_speaks_tls_and_its_cookie_stays_there(tmp_path: Path) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+         "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    address = f"sqlite:///{tmp_path}/service.db"
+    journal = open_journal(address)
+    journal.add_token("plant", "secret")
+    journal.close()
+    with served(address, require_token=True, certificate=str(certificate), key=str(key)) as url:
+        trusted = ssl.create_default_context(cafile=str(certificate))
+        with httpx.Client(base_url=url.replace("http:", "https:"), verify=trusted) as browser:
+            signed = browser.post("/login", data={"token": "secret"})
+            assert signed.status_code == 303
+            assert "Secure" in signed.headers["set-cookie"]
+            assert browser.get("/").status_code == 200
+
+
+def test_healthz_says_when_the_store_does_not_answer(tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path}/service.db"
+    with served(address) as url:
+        assert httpx.get(f"{url}/healthz").status_code == 200
+        journal = open_journal(address)
+        journal.database.execute("ALTER TABLE studies RENAME TO elsewhere")
+        assert httpx.get(f"{url}/healthz").status_code == 503
+        journal.database.execute("ALTER TABLE elsewhere RENAME TO studies")
+        assert httpx.get(f"{url}/healthz").status_code == 200
+        journal.close()
+
+
+def test_an_answer_that_got_lost_is_fetched_again_and_counts_once(service: str, monkeypatch: Any) -> None:
+    """The service did it and the answer did not come through: the client repeats the call under the same key."""
+    with pdcbo.connect(service, "plant", PROBLEM, optimizer="random") as remote:
+        real, lose = remote._http.request, threading.Event()
+
+        def request(*arguments: Any, **more: Any) -> httpx.Response:
+            answer = real(*arguments, **more)
+            if lose.is_set():
+                lose.clear()
+                raise httpx.ReadError("connection reset by peer")
+            return answer
+
+        monkeypatch.setattr(remote._http, "request", request)
+        made = remote.ask({"c": 0.5})
+        calls = {
+            "ask": lambda: remote.ask({"c": 0.5}),
+            "tell": lambda: remote.tell(made, 1.0, {"g": 0.2}),
+            "correct": lambda: remote.correct(made, objective=2.0),
+            "observe": lambda: remote.observe({"a": 0.1, "b": 0.2}, {"c": 0.3}, objective=0.5),
+            "limits": lambda: remote.set_limits({"g": 0.4}),
+            "guards": lambda: remote.set_guards({"max_change": {"a": 0.1}}),
+            "pause": lambda: remote.pause("lunch"),
+            "resume": lambda: remote.resume(),
+            "known-good": lambda: remote.set_known_good({"a": 0.5, "b": 0.5}),
+            "return": lambda: remote.return_to_known_good(),
+        }
+        for call in calls.values():
+            lose.set()
+            call()
+            assert not lose.is_set()
+        assert [event["kind"] for event in remote.events()] == ["created", "ask", *calls]

@@ -6,12 +6,15 @@ import sqlite3
 import threading
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from store_tools import PROBLEM, answer, context
 
 import pdcbo
 from pdcbo.optimizers import OPTIMIZERS
+from pdcbo.problem import Array
 from pdcbo.store import Conflict, StoreError, Study
 from pdcbo.store.follower import Worker
 from pdcbo.store.journal import encode
@@ -315,3 +318,83 @@ def test_first_calls_at_once_start_one_thread() -> None:
             thread.join()
         worker.stop(5.0)
     assert {t for t in threading.enumerate() if t.name == "pdcbo-model"} <= before
+
+
+def picture(study: Study) -> dict[str, Any]:
+    with study.record() as record:
+        return {**record.state(), "seq": record.seq, "open": dict(record.open), "running": record.running(),
+                "problem": record.book.problem.to_json(), "ledger": record.book.ledger.state()}  # fmt: skip
+
+
+@pytest.mark.parametrize("order", ["pause", "return"])
+def test_a_checkpoint_holds_all_that_the_journal_does(store: str, order: str) -> None:
+    study = Study.open(store, "plant", PROBLEM, optimizer="random", guards={"max_change": {"a": 0.1}})
+    study.observe({"a": 0.1, "b": 0.3}, {"c": 0.2}, objective=0.7)
+    asked = [study.ask(context(t)) for t in range(5)]
+    study.tell(asked[2], 1.0, {"g": 0.1}, applied={"a": 0.5})
+    study.tell(asked[1], 1.0, {"g": 0.2})
+    study.fail(asked[3], "refused", applied=False)
+    study.set_limits({"g": 0.4})
+    study.set_known_good({"a": 0.2, "b": 1.5})
+    study.set_guards({"max_change": {"b": 0.25}, "fallback": {"a": 0.5, "b": 1.0}})
+    if order == "pause":
+        study.pause("lunch")
+    else:
+        study.return_to_known_good("smoke")
+    study.checkpoint()
+    expected = picture(study)
+    assert expected["running"] == [{**asked[2].parameters, "a": 0.5}, asked[4].parameters]
+    study.close()
+    with Study.open(store, "plant") as restored:
+        assert picture(restored) == expected
+        restored.journal.database.execute("DELETE FROM checkpoints")
+    with Study.open(store, "plant") as replayed:
+        assert picture(replayed) == expected
+
+
+def test_checkpoints_are_written_by_themselves_and_only_newer_ones_are_kept(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("pdcbo.store.core.CHECKPOINT_EVENTS", 10)
+    study = Study.open(tmp_path / "plant.db", "plant", PROBLEM, optimizer="random")
+    for t in range(8):
+        study.tell(study.ask(context(t)), 1.0, {"g": 0.1})
+    study.close()  # which lets the worker finish
+    saved = study.journal.checkpoint(1)
+    assert saved is not None
+    assert saved[0] >= 10
+    study.journal.save_checkpoint(1, saved[0] - 1, {"format": "an older one"})
+    assert study.journal.checkpoint(1) == saved
+
+
+def test_a_checkpoint_of_another_format_is_passed_over(tmp_path: Path) -> None:
+    study = Study.open(tmp_path / "plant.db", "plant", PROBLEM, optimizer="random")
+    study.tell(study.ask(context(0)), 1.0, {"g": 0.1})
+    expected = picture(study), study.state()
+    study.journal.save_checkpoint(1, study.seq, {"format": "0.0", "record": None, "optimizer": None})
+    study.close()
+    with Study.open(tmp_path / "plant.db", "plant") as again:
+        assert (picture(again), again.state()) == expected
+
+
+def test_a_model_that_failed_half_way_is_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It fails between counting a step and learning from it: counted once all the same."""
+
+    class Tripping(pdcbo.PDCBO):
+        name = "tripping"
+        trips = False
+
+        def _learn(self, x: Array, y: Array) -> int | None:
+            if self.trips:
+                raise np.linalg.LinAlgError("the matrix is not positive definite")
+            return super()._learn(x, y)
+
+    monkeypatch.setitem(OPTIMIZERS, "tripping", Tripping)
+    bare, study = Tripping(PROBLEM), Study.open(tmp_path / "plant.db", "plant", PROBLEM, optimizer="tripping")
+    for tuner in (bare, study):
+        tuner.tell(tuner.ask({"c": 0.5}), 1.0, {"g": 0.9})
+        waiting = tuner.ask({"c": 0.5})
+        tuner.tell(waiting, 1.0, {"g": 0.9})
+    monkeypatch.setattr(Tripping, "trips", True)
+    with pytest.raises(np.linalg.LinAlgError):
+        study.state()
+    monkeypatch.setattr(Tripping, "trips", False)
+    assert encode(study.state()) == encode(bare.state())

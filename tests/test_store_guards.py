@@ -332,3 +332,99 @@ def test_readers_and_writers_at_once_do_not_trip_over_each_other(tmp_path: Path)
     finally:
         sys.setswitchinterval(interval)
     assert {event.payload["origin"] for event in study.events() if event.kind == "ask"} == {"model"}
+
+
+BOUNDS = {"r": (2.0, 3.0), "l": (1.0, 5.0), "i": (5, 8)}
+
+
+@given(values, values, st.floats(1e-3, 20), st.floats(1e-3, 20), st.floats(1, 30))
+@settings(max_examples=300)
+def test_a_rate_limit_does_not_lead_out_of_the_bounds(last, wanted, r, l, i) -> None:  # noqa: E741
+    """From within the bounds nothing leaves them; from outside, the way back is as fast as the rate limit allows."""
+    guards = Guards(max_change={"r": r, "l": l, "i": i}, bounds=BOUNDS).check(MIXED)
+    result, _ = guards.apply(MIXED, wanted, [last])
+    for name, (low, high) in BOUNDS.items():
+        change = guards.max_change[name]
+        assert abs(result[name] - last[name]) <= change
+        if low <= last[name] <= high:
+            assert low <= result[name] <= high
+        elif last[name] < low:
+            assert last[name] < result[name] <= high
+        else:
+            assert low <= result[name] < last[name]
+
+
+def test_an_option_that_is_not_allowed_gives_way_to_the_one_that_runs() -> None:
+    guards = Guards(bounds={"k": ["y", 3]}).check(MIXED)
+    base = {"r": 1.0, "l": 1.0, "i": 1}
+    assert guards.apply(MIXED, {**base, "k": "x"}, [{**base, "k": 3}])[0]["k"] == 3
+    assert guards.apply(MIXED, {**base, "k": "x"}, [{**base, "k": "x"}])[0]["k"] == "y"
+    assert guards.apply(MIXED, {**base, "k": "x"}, [])[0]["k"] == "y"
+
+
+def test_the_fallback_is_the_guards_then_the_known_good_then_what_runs(tmp_path: Path) -> None:
+    study = Study.open(tmp_path / "plant.db", "plant", PROBLEM, optimizer="broken")
+    study.set_guards({"start": {"a": 0.9, "b": 0.9}})
+    first = study.ask(context(0))
+    assert first.parameters == {"a": 0.9, "b": 0.9}
+    study.tell(first, 1.0, {"g": 0.1}, applied={"a": 0.3, "b": 0.3})
+    assert study.ask(context(1)).parameters == {"a": 0.3, "b": 0.3}
+    study.set_known_good({"a": 0.4, "b": 0.4})
+    assert study.ask(context(2)).parameters == {"a": 0.4, "b": 0.4}
+    study.set_guards({"fallback": {"a": 0.5, "b": 0.5}})
+    assert study.ask(context(3)).parameters == {"a": 0.5, "b": 0.5}
+    assert {e.payload["origin"] for e in study.events() if e.kind == "ask"} == {"fallback"}
+
+
+class Watched(Slow):
+    """A slow model that says when it has begun to choose."""
+
+    name = "slow"
+    begun = threading.Event()
+
+    def _choose(self, z: Array, rng: Any) -> tuple[Array, Bounds]:
+        self.begun.set()
+        return super()._choose(z, rng)
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(OPTIMIZERS, "slow", Watched)
+    monkeypatch.setattr(Watched, "begun", threading.Event())
+    monkeypatch.setattr(Watched, "ready", threading.Event())
+
+
+@pytest.mark.usefixtures("watched")
+@pytest.mark.parametrize("order", ["return", "pause"])
+def test_an_order_given_while_the_model_thinks_is_obeyed(tmp_path: Path, order: str) -> None:
+    good = {"a": 0.25, "b": 1.0}
+    with Study.open(tmp_path / "plant.db", "plant", PROBLEM, optimizer="slow", guards={"start": good}) as study:
+        made: list[Any] = []
+        asking = threading.Thread(target=lambda: made.append(study.ask({"c": 0.5})))
+        asking.start()
+        assert Watched.begun.wait(60)
+        if order == "return":
+            study.set_known_good(good)
+            study.return_to_known_good("smoke in the hall")
+        else:
+            study.pause("analyser in calibration")
+        Watched.ready.set()
+        asking.join(60)
+        assert made[0].parameters == good
+        assert study.events()[-1].payload["origin"] == {"return": "known-good", "pause": "pause"}[order]
+
+
+@pytest.mark.usefixtures("watched")
+def test_one_key_asked_twice_at_once_gets_one_suggestion(tmp_path: Path) -> None:
+    with Study.open(tmp_path / "plant.db", "plant", PROBLEM, optimizer="slow") as study:
+        made: list[Any] = []
+        asking = [threading.Thread(target=lambda: made.append(study.ask({"c": 0.5}, key="monday"))) for _ in range(3)]
+        for thread in asking:
+            thread.start()
+        assert Watched.begun.wait(60)
+        Watched.ready.set()
+        for thread in asking:
+            thread.join(60)
+        assert len(made) == 3
+        assert made[0] == made[1] == made[2]
+        assert [e.kind for e in study.events()] == ["created", "ask"]

@@ -1,0 +1,206 @@
+"""The default's prices, margins, reserves and foresight, each by hand; lower limits as mirrors of upper ones."""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pdcbo import PDCBO, Constraint, Model, Problem
+from pdcbo.models import Models
+from pdcbo.optimizers.adaptive import AdaptiveSetting
+from pdcbo.optimizers.planning import worst_end
+from pdcbo.optimizers.reserve import LEAST_DEVIATIONS, Reserve
+
+GIVEN = Model(length_scales=2.0, variance=4.0, noise_var=0.01)
+
+
+def adaptive(tuner: PDCBO) -> AdaptiveSetting:
+    assert isinstance(tuner.setting, AdaptiveSetting)
+    return tuner.setting
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_lower_limit_of_the_default_is_the_mirror_of_an_upper_one(seed: int) -> None:
+    """y >= -0.3 on average with y = -g, a step in five not measured: the same choices, prices and balances."""
+
+    def play(sign: float) -> tuple[list[float], PDCBO]:
+        limit = Constraint(upper=0.3) if sign > 0.0 else Constraint(lower=-0.3)
+        tuner = PDCBO(Problem({"x": (0.0, 1.0)}, {}, {"y": limit}), horizon=40)
+        rng, chosen = np.random.default_rng(seed), []
+        for t in range(30):
+            s = tuner.ask()
+            x = float(s.parameters["x"])
+            chosen.append(x)
+            cost, g = (x - 0.9) ** 2 + 0.01 * rng.normal(), x + 0.01 * rng.normal()
+            if t % 5 == 2:
+                tuner.fail(s, "analyser offline")
+            else:
+                tuner.tell(s, cost, {"y": sign * g})
+        return chosen, tuner
+
+    (upper, up), (lower, low) = play(1.0), play(-1.0)
+    np.testing.assert_allclose(lower, upper, atol=0.02)
+    assert np.mean(upper) == pytest.approx(0.3, abs=0.1)
+    assert low.price() == pytest.approx(up.price(), rel=0.05)
+    assert adaptive(low).balance() == pytest.approx(adaptive(up).balance(), abs=0.05)
+
+
+@pytest.mark.parametrize("side", [1.0, -1.0])
+def test_each_of_two_limits_on_one_quantity_is_kept(side: float) -> None:
+    """The cost pulls y up, or down: the limit on that side binds, the other one, far away, must not hide it."""
+    tuner = PDCBO(Problem({"x": (-1.0, 1.0)}, {}, {"y": Constraint(lower=-0.5, upper=0.5)}), horizon=60)
+    assert adaptive(tuner)._floors() == []
+    for _ in range(60):
+        s = tuner.ask()
+        x = float(s.parameters["x"])
+        tuner.tell(s, -side * x, {"y": x})
+    assert adaptive(tuner)._floors() == []
+    mean = np.mean([step.y[1] for step in tuner.ledger.history()])
+    assert 0.3 < side * mean <= 0.5
+
+
+def told(tuner: PDCBO, steps: int, **values: Any) -> PDCBO:
+    for _ in range(steps):
+        tuner.tell(tuner.ask({"z": 0.2}), 1.0, values or {"g": -1.0}, applied={"a": 0.5})
+    return tuner
+
+
+def test_what_is_learned_now_pays_in_the_steps_to_come_with_contexts_like_this_one() -> None:
+    """R: at most the steps left after this one, at most three times those seen, times the correlation of contexts."""
+    problem = Problem({"a": (0.0, 1.0)}, {"z": (0.0, 1.0)}, {"g": 0.0})
+    model = Model(length_scales=0.3, variance=1.0, noise_var=0.01)
+
+    def worth(steps: int, z: float, horizon: int | None = 40) -> float:
+        tuner = told(PDCBO(problem, horizon=horizon, models=model, candidates=3), steps)
+        return adaptive(tuner)._profiting_steps(np.array([z]))
+
+    assert worth(0, 0.2) == 3.0
+    assert worth(5, 0.2) == pytest.approx(18.0)
+    assert worth(30, 0.2) == pytest.approx(9.0)
+    assert worth(39, 0.2) == 0.0  # the last step has nothing to explore for
+    assert worth(5, 0.8) == pytest.approx(18.0 * math.exp(-0.5 * (0.6 / 0.3) ** 2))
+    assert worth(2, 0.2, None) == pytest.approx(9.0)
+    assert worth(50, 0.2, None) == pytest.approx(49.0)
+
+
+def test_the_primal_step_hopes_for_nothing_below_the_floor() -> None:
+    """The floor takes the place of a mean below it and leaves nothing to hope for; above it, what lies between."""
+    tuner = PDCBO(Problem({"a": (0.0, 1.0)}, {}, {"g": 0.0}), horizon=100, candidates=5)
+    for i in range(20):
+        tuner.observe({"a": i / 19}, objective=1.0, constraints={"g": -1.0 + 0.1 * i})
+    setting = adaptive(tuner)
+    [(_, _, floor)] = setting._floors()
+    setting.phi = np.array([1.0])
+    means, stds = np.array([[1.0] * 4, [floor - 50.0, floor, floor + 0.1, floor + 0.1]]), np.zeros((2, 4))
+    stds[1] = [9.0, 9.0, 9.0, 0.1]
+    far, at, wide, narrow = setting.score(np.empty(0))(means, stds)
+    assert far == at == pytest.approx(1.0 + floor)
+    assert wide == pytest.approx(narrow)
+    assert narrow < 1.0 + floor + 0.1
+
+
+def test_the_margin_and_the_budget_by_hand() -> None:
+    """Two limits: 1 % is shared by them, noise adds up over all of the horizon, done and left."""
+    problem = Problem({"a": (0.0, 1.0)}, {"z": (0.0, 1.0)}, {"g": 0.0, "h": 0.0})
+    tuner = told(PDCBO(problem, horizon=100, models=GIVEN, candidates=5, slack=0.5), 36, g=0.0, h=0.0)
+    setting = adaptive(tuner)
+    g = np.zeros((2, 2, 2))
+    g[0, 0] = [0.3, 0.0]
+    g[:, 1] = 1.0  # never chosen: dearer
+    f = np.array([[0.0, 9.0], [0.0, 9.0]])
+    tuner.balance, setting.revision = np.array([4.0, -7.0]), np.array([1.0, 0.0])
+    setting.solved_spread, setting.payback = np.array([1.0, 1e9, 1e9]), np.zeros(2)
+    setting.given_slack = 0.0
+    rest = setting._budget(g, f, np.array([0.2, 0.0]), np.array([0.0, 3.0]))
+    deviations = NormalDist().inv_cdf(1.0 - 0.01 / 2)
+    margin = [deviations * (0.1 * math.sqrt(100) + 0.15 + 0.2), deviations * 0.1 * math.sqrt(100) + 3.0]
+    assert setting.margin == pytest.approx(margin)
+    assert rest == pytest.approx([-(4.0 + 1.0 + margin[0]) / 64, -(-7.0 + margin[1]) / 64])
+    setting.given_slack = 0.25
+    setting.solved_spread = np.array([1.0, 2.0, 2.0])
+    assert setting._budget(g, f, np.array([0.2, 0.0]), np.array([0.0, 3.0])) == pytest.approx(rest - 0.25 * 2.0)
+
+
+@pytest.mark.parametrize(("balance", "room"), [(3.0, 0.5 * 63 * 0.4 - 3.0 - 1.0), (1e3, 0.0)])
+def test_a_step_may_take_half_of_what_the_others_can_pay_back(balance: float, room: float) -> None:
+    problem = Problem({"a": (0.0, 1.0)}, {"z": (0.0, 1.0)}, {"g": 0.0})
+    tuner = told(PDCBO(problem, horizon=100, models=GIVEN, candidates=5), 36)
+    setting = adaptive(tuner)
+    tuner.balance, setting.margin, setting.payback = np.array([balance]), np.array([1.0]), np.array([0.4])
+    [reserve] = setting._reserves()
+    assert reserve.room == pytest.approx(room)
+    setting.payback = np.array([0.0])
+    assert setting._reserves() == []  # nothing pays back: nothing to reserve
+
+
+def test_a_limit_is_called_out_of_reach_only_when_it_is_exceeded_by_more_than_noise() -> None:
+    tuner = PDCBO(Problem({"a": (0.0, 1.0)}, {}, {"g": 0.0}), horizon=200)
+    for a in np.linspace(0.0, 1.0, 40):
+        tuner.observe({"a": float(a)}, objective=1.0 - a, constraints={"g": 0.2 + float(a)})
+    setting = adaptive(tuner)
+    assert setting.phi[0] == pytest.approx(setting._largest_price()[0])
+    assert tuner.notes() == []  # nothing has been exceeded so far
+
+
+def test_the_end_of_a_cycle_does_not_depend_on_the_order_of_late_answers() -> None:
+    problem = Problem({"a": (0.0, 1.0)}, {"z": (0.0, 1.0)}, {"g": 0.0})
+    ends = []
+    for late in (False, True):
+        tuner = PDCBO(problem, horizon=90, models=Model(length_scales=0.3, variance=1.0, noise_var=1e-4), candidates=5)
+        asked = [tuner.ask({"z": float(t // 12 % 2)}) for t in range(84)]
+        for s in sorted(asked, key=lambda s: (-s.context["z"], s.id)) if late else asked:
+            a = s.id % 5 / 4
+            tuner.tell(s, 1.0 - a, {"g": 0.6 * a + (0.3 if s.context["z"] else -0.7)}, applied={"a": a})
+        ends.append(adaptive(tuner)._hard_end(np.linspace(0.0, 1.0, 5)[:, None])[0])
+    assert ends[0] == pytest.approx(6 * 0.3, rel=0.15)
+    assert ends[1] == pytest.approx(ends[0], rel=0.05)
+
+
+def test_there_is_nothing_to_save_where_nothing_is_paid_back() -> None:
+    problem = Problem({"a": (0.0, 1.0)}, {"z": (0.0, 1.0)}, {"g": 0.0})
+    tuner = told(PDCBO(problem, horizon=50, models=GIVEN, candidates=5), 20, g=1.0)
+    setting = adaptive(tuner)
+    thetas = np.linspace(0.0, 1.0, 5)[:, None]
+    setting.payback = np.array([0.1])
+    assert setting._hard_end(thetas)[0] > 10.0
+    setting.payback = np.array([-0.1])
+    assert setting._hard_end(thetas)[0] == 0.0
+
+
+def test_what_came_after_the_three_likest_moments_counts_at_its_worst() -> None:
+    """Four evenings alike; after one of the last three the night was hard."""
+    evening, easy, hard = np.linspace(-1.0, -0.5, 24), np.full(12, -0.2), np.full(12, 0.4)
+    least = np.concatenate([evening, easy, evening, hard, evening, easy, evening])
+    assert worst_end(least, 12) == pytest.approx(12 * 0.4)
+
+
+def test_the_revision_of_unmeasured_steps_minds_their_own_limits_and_sides() -> None:
+    """Two steps ran unmeasured, each against its own limits, where g = 4 and h = 1 (at least 2, then 2.5)."""
+    problem = Problem({"a": (0.0, 1.0)}, {"z": (0.0, 1.0)}, {"g": 1.0, "h": Constraint(lower=2.0)})
+    tuner = PDCBO(problem, horizon=40, models=GIVEN, candidates=5)
+    first = tuner.ask({"z": 0.2})
+    tuner.fail(first)
+    tuner.set_limits({"g": 1.5, "h": 2.5})
+    tuner.fail(tuner.ask({"z": 0.2}))
+    for _ in range(8):
+        tuner.tell(tuner.ask({"z": 0.2}), 1.0, {"g": 4.0, "h": 1.0}, applied=first.parameters)
+    for s in tuner.ledger.history()[:2]:
+        assert s.suggestion.parameters == first.parameters
+    adaptive(tuner).replan()
+    assert adaptive(tuner).balance() == pytest.approx([3.0 + 2.5 + 8 * 2.5, 1.0 + 1.5 + 8 * 1.5], abs=0.3)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_the_worst_surprise_is_one_on_the_bad_side(sign: float) -> None:
+    limit = Constraint(upper=0.0) if sign > 0.0 else Constraint(lower=0.0)
+    problem = Problem({"a": (0.0, 1.0)}, {}, {"g": limit})
+    for bad in (1.0, -1.0):
+        models = Models(problem, Model(length_scales=0.3, variance=1.0, noise_var=1e-4))
+        for g in (0.0, 0.0, sign * bad * 0.8):
+            models.add(np.array([0.5]), np.array([0.0, g]))
+        deviations = Reserve.of(problem.limits[0], 0.0, 1.0, 20.0, models).deviations
+        assert (deviations > LEAST_DEVIATIONS) == (bad > 0.0)
