@@ -12,7 +12,7 @@ from pdcbo.plants.gp_sample import GPSample
 def covariance(draw: TensorDraw, x: np.ndarray, n_theta: int) -> np.ndarray:
     """Return the covariance of the series itself: features . features, by drawing unit coefficient vectors."""
     left = draw.features(x[:, :n_theta])
-    draw._coefficients = np.eye(draw._rows * draw._columns).reshape(-1, draw._rows, draw._columns)
+    draw._coefficients = draw._sd * np.eye(draw._rows * draw._columns).reshape(-1, draw._rows, draw._columns)
     return np.einsum("ar,anr->an", left, draw.weights(x[:, n_theta:]))
 
 

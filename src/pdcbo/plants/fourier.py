@@ -67,6 +67,7 @@ class _Axis:
             count *= 2
         self.order = int(np.argmax(left <= tol))
         self.scale = np.sqrt(power[: self.order + 1])
+        self._frequencies = self.base * np.arange(1, self.order + 1)
         self.size, self._turn = 2 * self.order + 1, None
         if family != "squared-exponential":  # others need so many features that turning costs more than it saves
             return
@@ -82,16 +83,20 @@ class _Axis:
         """Return the features (..., size) at x (...)."""
         if self.linear:
             return np.stack([np.ones_like(x), x / self.length], axis=-1)
-        angle = (self.base * np.arange(1, self.order + 1)) * x[..., None]
-        constant = np.broadcast_to(self.scale[:1], (*x.shape, 1))
-        phi = np.concatenate([constant, self.scale[1:] * np.cos(angle), self.scale[1:] * np.sin(angle)], axis=-1)
+        angle = self._frequencies * x[..., None]
+        phi = np.empty((*x.shape, 2 * self.order + 1))
+        phi[..., 0] = self.scale[0]
+        np.multiply(self.scale[1:], np.cos(angle), out=phi[..., 1 : self.order + 1])
+        np.multiply(self.scale[1:], np.sin(angle), out=phi[..., self.order + 1 :])
         return phi if self._turn is None else phi @ self._turn
 
 
 def _outer(axes: list[_Axis], x: Array) -> Array:
     """Return the tensor product (..., R) of the axes' features."""
-    product = np.ones((*x.shape[:-1], 1))
-    for j, axis in enumerate(axes):
+    if not axes:
+        return np.ones((*x.shape[:-1], 1))
+    product = axes[0](x[..., 0])
+    for j, axis in enumerate(axes[1:], start=1):
         product = (product[..., :, None] * axis(x[..., j])[..., None, :]).reshape(*x.shape[:-1], -1)
     return product
 
@@ -108,11 +113,11 @@ class TensorDraw:
         self.size = self._rows * self._columns
         self.tolerance = 3.0 * len(axes) * tol * variance
         self._sd = math.sqrt(variance)
-        self._coefficients = np.empty((0, self._rows, self._columns))
+        self._coefficients = np.empty((0, self._rows, self._columns))  # of functions with variance 1, times `_sd`
 
     def draw(self, rng: np.random.Generator, n: int) -> TensorDraw:
         """Draw n functions anew."""
-        self._coefficients = rng.standard_normal((n, self._rows, self._columns))
+        self._coefficients = self._sd * rng.standard_normal((n, self._rows, self._columns))
         return self
 
     def features(self, theta: Array) -> Array:
@@ -122,8 +127,7 @@ class TensorDraw:
     def weights(self, z: Array) -> Array:
         """Return (..., n_functions, R) at z (..., n_z)."""
         right = _outer(self._right, z).reshape(-1, self._columns)
-        flat = self._sd * self._coefficients.reshape(-1, self._columns)
-        return (right @ flat.T).reshape(*z.shape[:-1], len(self._coefficients), self._rows)
+        return (right @ self._coefficients.reshape(-1, self._columns).T).reshape(*z.shape[:-1], len(self._coefficients), self._rows)
 
     def pairs(self, theta: Array, weights: Array) -> Array:
         """Return (T, K, n_functions), contracting theta's dimensions one after the other."""
