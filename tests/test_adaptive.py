@@ -204,3 +204,33 @@ def test_the_worst_surprise_is_one_on_the_bad_side(sign: float) -> None:
             models.add(np.array([0.5]), np.array([0.0, g]))
         deviations = Reserve.of(problem.limits[0], 0.0, 1.0, 20.0, models).deviations
         assert (deviations > LEAST_DEVIATIONS) == (bad > 0.0)
+
+
+def test_the_price_of_a_lower_limit_is_for_one_unit_more() -> None:
+    tuner = PDCBO(Problem({"x": (0.0, 1.0)}, {"z": (0.0, 1.0)}, {"yield": Constraint(lower=0.8)}), horizon=50)
+    for _ in range(3):
+        tuner.tell(tuner.ask({"z": 0.5}), 1.0, {"yield": 0.5})
+    tuner.fail(tuner.ask({"z": 7.0}), "never ran", applied=False)
+    assert "debt 0.9: one unit more of yield is now worth a cost of" in tuner.summary()
+    assert "outside its stated range" not in tuner.summary()  # the one that was never ran
+
+
+def test_prices_are_sought_three_times_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two limits that pull the same way, the second one the tighter: each round moves price to it."""
+
+    def planned(rounds: int) -> Any:
+        problem = Problem({"x": (0.0, 1.0), "y": (0.0, 1.0)}, {"z": (0.0, 1.0)}, {"g": 0.6, "h": 0.5})
+        tuner = PDCBO(
+            problem, horizon=100, models=Model(length_scales=0.5, variance=1.0, noise_var=1e-4), candidates=15
+        )
+        for x, y, z in np.random.default_rng(0).random((80, 3)).tolist():
+            cost = (x - 0.9) ** 2 + (y - 0.8 - 0.1 * z) ** 2
+            tuner.models.add(np.array([x, y, z]), np.array([cost, x + 0.6 * y, 0.6 * x + y]))
+        for _ in range(rounds):
+            tuner.setting.replan()
+        return tuner.price()
+
+    once = planned(1)
+    monkeypatch.setattr("pdcbo.optimizers.adaptive.SWEEPS", 1)
+    assert once == pytest.approx(planned(3), rel=1e-6)
+    assert once[1] > 1.5 * planned(1)[1]

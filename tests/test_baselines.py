@@ -98,12 +98,16 @@ def test_cei_without_a_grid_improves_on_its_incumbent() -> None:
         assert tuner.ask({"z": z}).parameters["x"] == pytest.approx(0.5 * z + 0.2, abs=0.03)
 
 
-def test_the_most_uncertain_minimiser_or_expander_is_taken() -> None:
-    """S, M and the width by their definitions, G by `_expanders`, which is held against brute force elsewhere."""
+@pytest.mark.parametrize(("mean_g", "expected"), [(None, {"minimiser", "expander"}), (-100.0, {"not the widest"})])
+def test_the_most_uncertain_minimiser_or_expander_is_taken(mean_g: float | None, expected: set[str]) -> None:
+    """S, M and the width by their definitions, G by `_expanders`, which is held against brute force elsewhere.
+
+    Where everything is safe nothing expands, and what is more uncertain than every minimiser is left alone.
+    """
     problem = pdcbo.Problem({"x": (0.0, 1.0)}, {"z": (0.0, 1.0)}, {"g": 1.0})
     models = {
         "objective": pdcbo.Model(length_scales=0.3, variance=1e-4, noise_var=1e-7, mean=0.0),
-        "g": pdcbo.Model(length_scales=0.25, variance=4.0, noise_var=1e-4),
+        "g": pdcbo.Model(length_scales=0.25, variance=4.0, noise_var=1e-4, mean=mean_g),
     }
     tuner = SafeOpt(problem, models=models, candidates=51, safe=[{"parameters": {"x": 0.5}}])
     rng, kinds = np.random.default_rng(3), set()
@@ -122,10 +126,11 @@ def test_the_most_uncertain_minimiser_or_expander_is_taken() -> None:
         [j, *_] = np.flatnonzero(chosen & (tuner.candidates[:, 0] == s.parameters["x"]))
         assert width[j] == pytest.approx(width[chosen].max(), rel=1e-6)
         kinds.add("minimiser" if minimisers[j] else "expander")
-        kinds.add("not the cheapest" if lower[0, j] > lower[0, safe].min() else "the cheapest")
+        kinds.add("not the widest" if width[j] < 0.9 * width[safe].max() else "the widest")
         x = float(s.parameters["x"])
-        tuner.tell(s, 0.01 * (x - 0.2) ** 2, {"g": 1.0 + 2.0 * abs(x - 0.5) - 0.6 - 0.2 * z})
-    assert {"minimiser", "expander", "not the cheapest"} <= kinds
+        g = 2.0 * abs(x - 0.5) - 0.6 - 0.2 * z
+        tuner.tell(s, 0.01 * (x - 0.2) ** 2, {"g": (1.0 if mean_g is None else mean_g) + g})
+    assert expected <= kinds
 
 
 def test_random_search_draws_anew_after_each_step_and_for_each_seed() -> None:

@@ -436,3 +436,31 @@ def test_a_correction_reaches_the_bound_by_the_model() -> None:
     assert after is not None
     assert after.value > before.value + 0.3
     assert after == PDCBO.restore(tuner.state()).certificate()["g"].posterior
+
+
+def test_without_a_stated_norm_it_is_twice_that_of_the_mean_and_one_spread_at_the_least() -> None:
+    model = Model(length_scales=0.3, variance=1.0, noise_var=0.04)
+    for size in (0.1, 5.0):  # a mean of small norm, and of a large one
+        tuner = PDCBO(
+            Problem({"a": (0.0, 1.0)}, {}, {"g": Constraint(upper=0.0, noise=0.2)}), models=model, candidates=5
+        )
+        for t in range(12):
+            tuner.tell(tuner.ask(), 1.0, {"g": size * math.sin(5 * t / 11)}, applied={"a": t / 11})
+        posterior, column = tuner.models.posterior(1)
+        norm = 2.0 * max(mean_norm(posterior, column), 1.0)
+        assert (norm > 2.0) == (size == 5.0)
+        beta = beta_sqrt(norm, 0.2, 0.04, posterior.information_gain, 1, 0.05)
+        mean, std = summed_posterior(posterior, column, tuner.models.X)
+        bound = tuner.certificate()["g"].posterior
+        assert bound is not None
+        assert bound.value == pytest.approx((mean + beta * std) / 12)
+        assert not bound.guaranteed
+
+
+def test_without_an_end_a_certificate_is_about_tightest_at_a_thousand_steps() -> None:
+    tuner = Fixed(Problem({"a": (0.0, 1.0)}, {}, {"g": Constraint(upper=1.0, noise=0.1, worst=3.0)}))
+    for _ in range(4):
+        tuner.tell(tuner.ask(), None, {"g": 0.5})
+    bound = tuner.certificate()["g"].observation
+    assert bound is not None
+    assert bound.value == pytest.approx(0.5 + float(noise_boundary(4, 0.1, 0.05, 1000.0)) / 4)

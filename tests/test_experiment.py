@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pdcbo import Problem, run
+from pdcbo import Fixed, Problem, run
 from pdcbo.experiment import digest, figure1, figure2, runner
 from pdcbo.experiment import jobs as jobs_module
 from pdcbo.experiment.compare import compare, comparison, parse_variants
@@ -332,3 +332,36 @@ def test_reflow_wraps_prose_and_leaves_tables() -> None:
     assert "words more words" in text
     assert "- item continued\n- next" in text
     assert max(len(line) for line in text.split("\n") if not line.startswith("|")) <= 116
+
+
+def test_a_second_run_goes_on_where_the_first_ended() -> None:
+    plant = PLANTS["gp-sample"](seed=3)
+    tuner = Fixed(plant.problem)
+    steps = [*run(plant, tuner, 3), *run(plant, tuner, 2)]
+    assert [record.step for record in steps] == [1, 2, 3, 4, 5]
+    assert [record.context for record in steps] == [plant.context(t) for t in range(1, 6)]
+
+
+def test_points_measured_before_the_first_step_are_told_and_not_counted() -> None:
+    point = {"parameters": {"theta": 4.0}, "context": {"z": 1.0}}
+    plain, started = (Job("gp-sample", 0, 5, Variant("a", "pdcbo", {"candidates": 20}, start)).execute()
+                      for start in ((), (point,) * 4))  # fmt: skip
+    assert len(started["step"]) == len(plain["step"]) == 5
+    assert (started["parameter_theta"] != plain["parameter_theta"]).any()
+
+
+def test_options_of_the_oracle_make_another_oracle() -> None:
+    names = {Job("gp-sample", 0, 5, None, {}, options).filename for options in ({}, {"grid": 10}, {"polish": False})}
+    assert len(names) == 3
+
+
+def test_a_result_is_there_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def cut_off(table: Any, path: Path) -> None:
+        path.write_bytes(b"PAR1")
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(runner, "write_table", cut_off)
+    work = comparison("gp-sample", parse_variants(["random"], []), range(1), 3)
+    with pytest.raises((OSError, RuntimeError), match="no space left"):
+        run_jobs(work, tmp_path, workers=0)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]

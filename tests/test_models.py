@@ -10,7 +10,7 @@ import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
-from pdcbo import Constraint, Model, Problem, Real
+from pdcbo import Constraint, Integer, Model, Problem, Real
 from pdcbo.models import Models
 from pdcbo.problem import Array
 
@@ -224,3 +224,48 @@ def test_of_very_many_measurements_the_latest_are_kept(monkeypatch: pytest.Monke
     models.replace(1, Y[1] + 1.0)
     assert min(map(min, models.rows)) > 1
     assert np.isfinite(models.predict(X[:9])).all()
+
+
+def test_a_table_of_means_is_what_is_predicted_point_by_point() -> None:
+    """With learned trends; of compressed values it holds the means turned back."""
+    problem = Problem({"x": (0.0, 1.0)}, {"z": (0.0, 1.0)}, {"g": 1.0, "h": 0.0})
+    models = Models(problem)
+    models.compress = True
+    rng = np.random.default_rng(0)
+    for x, z in rng.random((60, 2)).tolist():
+        y = [math.sin(4 * x) + 3.0 * z, math.exp(4.5 * x - 1.0 + 0.3 * rng.normal()), 5.0 * x - 2.0 * z]
+        models.add(np.array([x, z]), np.array(y) + np.array([0.01, 0.0, 0.01]) * rng.normal())
+    compression = models.hyper[1].compression
+    assert compression is not None
+    assert any(models.hyper[2].slope)
+    theta, Z = np.linspace(0.0, 1.0, 11)[:, None], np.array([[0.2], [0.7]])
+    table = models.mean_table(theta, Z)
+    posterior, column = models.posterior(1)
+    for k, z in enumerate(Z):
+        A = np.hstack([theta, np.full((11, 1), z[0])])
+        np.testing.assert_allclose(table[[0, 2], k], models.predict(A)[0][[0, 2]], rtol=1e-9, atol=1e-9)
+        v = models.hyper[1].prior_mean(A) + models.hyper[1].scale * posterior.predict(A)[0][:, column]
+        np.testing.assert_allclose(table[1, k], compression.inverse(v), rtol=1e-9)
+    assert table[1].max() > 1.5 * v.max()  # which lies beyond the knee
+
+
+def test_a_stated_noise_guides_what_is_learned() -> None:
+    """Eight values that differ by noise alone: stated, it is believed; else they may be a function."""
+
+    def learned(noise: float | None) -> float:
+        rng = np.random.default_rng(1)
+        models = Models(Problem({"x": (0.0, 1.0)}, {}, {"g": Constraint(upper=1.0, noise=noise)}))
+        for x in rng.random((8, 1)):
+            models.add(x, np.array([x[0], 0.3 * rng.normal()]))
+        return models.hyper[1].noise_std
+
+    assert learned(0.3) > 0.1 > 10.0 * learned(None)
+    assert learned(0.03) == pytest.approx(0.03, rel=0.5)
+
+
+def test_length_scales_of_whole_numbers_are_in_plant_units() -> None:
+    """Two pumps apart at length 2: the correlation is exp(-1/2)."""
+    problem = Problem({"n": Integer(1, 9)})
+    models = Models(problem, Model(length_scales=2.0, variance=1.0, noise_var=0.01))
+    a, b = (problem.encode_parameters({"n": n})[None] for n in (3, 5))
+    assert models.hyper[0].kernel.matrix(a, b)[0, 0] == pytest.approx(math.exp(-0.5))

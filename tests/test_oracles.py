@@ -163,6 +163,16 @@ def test_weights_matter_where_a_limit_binds() -> None:
     assert value == pytest.approx(plain[0])
     assert prices[0] == pytest.approx(1.0)
     assert gap <= 1e-6
+    rng = np.random.default_rng(5)
+    for seed in range(10):
+        f, g = rng.standard_normal((4, 20)), rng.standard_normal((4, 20, 2)) + 0.8
+        g[:, 0] = -0.1
+        counts = rng.integers(1, 6, 4)
+        weighted = oracles.time_average(f, g, counts)
+        plain = oracles.time_average(np.repeat(f, counts, axis=0), np.repeat(g, counts, axis=0))
+        assert plain[2].max() > 0.01, seed
+        assert weighted[0] == pytest.approx(plain[0], abs=1e-6)
+        assert weighted[2] == pytest.approx(plain[2], abs=1e-6)
 
 
 def test_units_do_not_decide_which_limit_is_exceeded_least() -> None:

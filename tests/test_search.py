@@ -203,3 +203,10 @@ def test_suggestions_lie_where_they_may(candidates: int | None) -> None:
         assert p["m"] in (True, "off")
         assert isinstance(p["n"], int)
         tuner.tell(tuner.pending[-1], float(p["a"]) + float(p["n"]))
+
+
+def test_all_options_and_at_most_101_whole_numbers_enter_a_grid() -> None:
+    options, numbers = grid(Problem({"m": Choice(list(range(150)))})), grid(Problem({"n": Integer(0, 10**9)}))
+    assert options is not None
+    assert numbers is not None
+    assert (len(np.unique(options)), len(np.unique(numbers))) == (150, 101)

@@ -245,11 +245,11 @@ def test_a_stop_ends_streams_and_keeps_everything(tmp_path: Path) -> None:
         assert study.step == 1
 
 
-def test_the_client_waits_for_a_service_that_comes_back(tmp_path: Path) -> None:
+def test_the_client_says_what_it_was_refused_and_when_nobody_answers(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path}/service.db"
     Study.open(address, "plant", PROBLEM, optimizer="random").close()
     with pytest.raises(ServiceError, match="failed 2 times"):
-        pdcbo.connect(f"http://127.0.0.1:{free_port()}", "plant", retries=1)
+        pdcbo.connect("http://127.0.0.1:1", "plant", retries=1)
     with served(address) as url:
         with pytest.raises(KeyError, match="no study"):
             pdcbo.connect(url, "other")
@@ -283,8 +283,7 @@ def test_every_route_is_documented_with_an_example_or_a_schema(service: str) -> 
     assert len(paths) >= 20
     for operations in paths.values():
         for operation in operations.values():
-            assert operation["summary"]
-            assert operation.get("description") or operation["operationId"]
+            assert operation.get("description")
     assert described["components"]["schemas"]["NewStudy"]["examples"]
     page = (Path(__file__).parents[1] / "docs" / "service.md").read_text()
     for path in paths:
@@ -618,8 +617,9 @@ def test_a_stream_goes_on_after_the_last_event_that_was_seen(service: str) -> No
         for _ in range(3):
             remote.tell(remote.ask({"c": 0.5}), 1.0, {"g": 0.1})
     with httpx.stream("GET", f"{service}{API}/plant/stream", headers={"Last-Event-ID": "4"}, timeout=20) as stream:
-        ids = []
-        for line in stream.iter_lines():
+        ids, lines = [], stream.iter_lines()
+        assert [next(lines), next(lines)] == ["retry: 1000", ": from 4"]
+        for line in lines:
             if line.startswith("id: "):
                 ids.append(int(line[4:]))
                 if len(ids) == 3:

@@ -72,3 +72,16 @@ def test_the_theorem_takes_the_stated_noise() -> None:
     tuner = PDCBO(problem, setting="theorem", models=models, norm_bounds=1.0, slater_margin=0.5, horizon=400)
     root = math.sqrt(2.0 * (1.0 + math.log(2 / 0.05)))
     assert tuner.beta_sqrt() == pytest.approx([1.0 + root, 1.0 + 2.0 * root])
+
+
+@pytest.mark.parametrize("factor", [1e4, 1e-4])
+def test_a_slack_in_standardised_units_does_not_depend_on_units(factor: float) -> None:
+    """The first step's scale is known only once it is told: no slack of 0.1 in plant units may enter the queue."""
+
+    def queue(scale: float) -> float:
+        tuner = PDCBO(Problem({"x": (0.0, 1.0)}, {}, {"g": 0.3 * scale}), horizon=25, setting="standard", slack=0.1)
+        for x in (0.5, 0.7, 0.4):
+            tuner.tell(tuner.ask(), x, {"g": scale * x}, applied={"x": x})
+        return float(tuner.queue[0] / scale)
+
+    assert queue(factor) == pytest.approx(queue(1.0), rel=1e-6)

@@ -398,3 +398,14 @@ def test_a_model_that_failed_half_way_is_built_again(tmp_path: Path, monkeypatch
         study.state()
     monkeypatch.setattr(Tripping, "trips", False)
     assert encode(study.state()) == encode(bare.state())
+
+
+def test_a_commit_is_one_to_disk_whatever_the_server_has_for_a_default(store: str) -> None:
+    if store.startswith("postgresql"):
+        store += "%20-csynchronous_commit%3Doff"
+    with Study.open(store, "plant", PROBLEM, optimizer="random") as study:
+        execute = study.journal.database.execute
+        if store.startswith("postgresql"):
+            assert execute("SHOW synchronous_commit") == [("on",)]
+        else:
+            assert [execute(f"PRAGMA {name}")[0][0] for name in ("synchronous", "journal_mode")] == [2, "wal"]

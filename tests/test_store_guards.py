@@ -428,3 +428,8 @@ def test_one_key_asked_twice_at_once_gets_one_suggestion(tmp_path: Path) -> None
         assert len(made) == 3
         assert made[0] == made[1] == made[2]
         assert [e.kind for e in study.events()] == ["created", "ask"]
+
+
+def test_a_start_outside_the_bounds_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"guards.start\['r'\] must lie in its bounds \(2.0, 3.0\), got 1.0"):
+        Guards(start={"r": 1, "l": 1, "i": 1, "k": "x"}, bounds={"r": (2, 3)}).check(MIXED)

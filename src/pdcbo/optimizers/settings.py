@@ -120,7 +120,11 @@ class Setting:
 
     def slack(self) -> Array:
         """Return epsilon of each limit in plant units, (N,)."""
-        return (self.given_slack or 0.0) * self.scales()[1]
+        models, limits = self.optimizer.models, self.optimizer.problem.limits
+        known = np.array(
+            [bool(models.rows[limit.output]) for limit in limits], dtype=bool
+        )  # a scale, not the prior's 1
+        return np.where(known, (self.given_slack or 0.0) * self.scales()[1], 0.0)
 
     def initial_queue(self) -> Array:
         """Return lambda_1 in plant units, (N,): 0, or as given."""

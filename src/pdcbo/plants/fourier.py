@@ -127,7 +127,9 @@ class TensorDraw:
     def weights(self, z: Array) -> Array:
         """Return (..., n_functions, R) at z (..., n_z)."""
         right = _outer(self._right, z).reshape(-1, self._columns)
-        return (right @ self._coefficients.reshape(-1, self._columns).T).reshape(*z.shape[:-1], len(self._coefficients), self._rows)
+        return (right @ self._coefficients.reshape(-1, self._columns).T).reshape(
+            *z.shape[:-1], len(self._coefficients), self._rows
+        )
 
     def pairs(self, theta: Array, weights: Array) -> Array:
         """Return (T, K, n_functions), contracting theta's dimensions one after the other."""
