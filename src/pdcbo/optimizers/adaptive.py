@@ -245,7 +245,7 @@ class AdaptiveSetting(Setting):
             for i in range(self.limits):
                 phi[i] = best_price(f + g @ np.where(np.arange(self.limits) == i, 0.0, phi), g[..., i], largest[i])
         self.phi = phi
-        short = self.balance() > self.margin - hard  # by more than noise and cycles may explain
+        short = self.balance() > self.margin - hard  # by more than noise may explain
         self.unreachable = [i for i in range(self.limits) if phi[i] >= 0.99 * largest[i] and short[i]]
 
     def _floors(self) -> list[tuple[int, float, float]]:
