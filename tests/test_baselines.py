@@ -84,20 +84,6 @@ def test_a_limit_may_lie_anywhere(make: Any, limit: float) -> None:
     np.testing.assert_allclose(choices(limit), choices(0.0), atol=0.021)
 
 
-def test_cei_without_a_grid_improves_on_its_incumbent() -> None:
-    """minimise (x - 0.8)^2 subject to x <= 0.5 z + 0.2, by gradients: the limit binds everywhere."""
-    problem = pdcbo.Problem({"x": (0.0, 1.0)}, {"z": (0.0, 1.0)}, {"g": 0.0})
-    tuner = CEI(problem, models=pdcbo.Model(length_scales=0.5, variance=1.0, noise_var=1e-6), candidates=0)
-    rng = np.random.default_rng(1)
-    for _ in range(40):
-        z = float(rng.random())
-        suggestion = tuner.ask({"z": z})
-        x = float(suggestion.parameters["x"])
-        tuner.tell(suggestion, (x - 0.8) ** 2, {"g": x - 0.5 * z - 0.2})
-    for z in (0.1, 0.5, 0.9):
-        assert tuner.ask({"z": z}).parameters["x"] == pytest.approx(0.5 * z + 0.2, abs=0.03)
-
-
 @pytest.mark.parametrize(("mean_g", "expected"), [(None, {"minimiser", "expander"}), (-100.0, {"not the widest"})])
 def test_the_most_uncertain_minimiser_or_expander_is_taken(mean_g: float | None, expected: set[str]) -> None:
     """S, M and the width by their definitions, G by `_expanders`, which is held against brute force elsewhere.

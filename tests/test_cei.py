@@ -100,9 +100,10 @@ def test_published_variant_has_one_incumbent_and_a_variance_for_a_deviation() ->
         np.testing.assert_allclose(np.exp(tuner.log_feasibility(mean, std)), ndtr(-mean[1] / std[1] ** 2), atol=1e-12)
 
 
-def test_finds_the_constrained_optimum() -> None:
+@pytest.mark.parametrize("candidates", [101, 0], ids=["grid", "gradients"])
+def test_finds_the_constrained_optimum(candidates: int) -> None:
     """minimise (x - 0.8)^2 subject to x <= 0.5 z + 0.2: the limit binds everywhere."""
-    tuner = CEI(PROBLEM, models=pdcbo.Model(length_scales=0.5, variance=1.0, noise_var=1e-6), candidates=101)
+    tuner = CEI(PROBLEM, models=pdcbo.Model(length_scales=0.5, variance=1.0, noise_var=1e-6), candidates=candidates)
     rng = np.random.default_rng(1)
     for _ in range(40):
         z = float(rng.random())
