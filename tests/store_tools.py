@@ -75,12 +75,12 @@ def postgres() -> Iterator[str]:
         import psycopg
 
         url = f"postgresql://pdcbo@/postgres?host={folder}"
-        for attempt in range(200):
+        for attempt in range(1200):
             try:
                 psycopg.connect(url).close()
                 break
             except psycopg.OperationalError:
-                if attempt == 199:
+                if attempt == 1199:
                     raise
                 time.sleep(0.05)
         yield url
@@ -114,17 +114,19 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @contextmanager
 def served(address: str, **options: Any) -> Iterator[str]:
     """Serve a store from a thread of this process; the address is free and the stop is graceful."""
-    from pdcbo.service.server import make_server
+    from pdcbo.service.server import listen, make_server
 
-    server = make_server(address, port=free_port(), **options)
-    thread = threading.Thread(target=server.run)
+    server = make_server(address, **options)
+    sockets = listen("127.0.0.1", 0)
+    port = sockets[0].getsockname()[1]
+    thread = threading.Thread(target=server.run, args=(sockets,))
     thread.start()
     try:
         for _ in range(400):
             if server.started or not thread.is_alive():
                 break
             time.sleep(0.02)
-        yield f"http://127.0.0.1:{server.config.port}"
+        yield f"http://127.0.0.1:{port}"
     finally:
         server.should_exit = True
         server.config.app.state.stopping.set()

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import os
 import shutil
-import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -138,7 +136,7 @@ def test_a_killed_worker_costs_time_only(tmp_path: Path) -> None:
             time.sleep(0.05)
             children = multiprocessing.active_children()
             if children and any((tmp_path / "runs").glob("*.parquet")):
-                os.kill(children[0].pid or 0, signal.SIGKILL)
+                children[0].kill()
                 killed.append(children[0].pid)
                 return
 
