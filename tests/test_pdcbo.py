@@ -504,25 +504,6 @@ def test_values_too_small_to_be_squared_are_zero(setting: str) -> None:
     assert np.isfinite(tuner.price()).all()
 
 
-@pytest.mark.parametrize("factor", [1e4, 1e-4])
-def test_the_default_does_not_depend_on_units(factor: float) -> None:
-    """The same plant with its constraint in other units is asked for the same parameters, from the first step on."""
-
-    def choices(scale: float) -> list[float]:
-        problem = Problem({"x": (0.0, 1.0)}, {"c": (0.0, 1.0)}, {"g": 0.3 * scale})
-        tuner = PDCBO(problem, horizon=30)
-        rng = np.random.default_rng(4)
-        chosen = []
-        for _ in range(12):
-            s = tuner.ask({"c": float(rng.random())})
-            x = float(s.parameters["x"])
-            chosen.append(x)
-            tuner.tell(s, (x - 0.9) ** 2 + 0.01 * rng.normal(), {"g": scale * (x + 0.01 * rng.normal())})
-        return chosen
-
-    np.testing.assert_allclose(choices(factor), choices(1.0), atol=0.02)
-
-
 def line(x: float) -> tuple[float, dict[str, float]]:
     """A cost and a limited quantity that are linear in each other: every price but one leads to a corner."""
     return -x, {"g": x}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,21 +28,29 @@ def test_dual_moves_by_means_where_told_to() -> None:
     assert queue == pytest.approx([0.0, 1.5, 1.5])
 
 
+def play(scale: float, steps: int, **options: Any) -> tuple[list[float], PDCBO]:
+    """Return what is chosen on one plant with its constraint in other units, and the tuner."""
+    tuner = PDCBO(Problem({"x": (0.0, 1.0)}, {"c": (0.0, 1.0)}, {"g": 0.3 * scale}), **options)
+    rng = np.random.default_rng(4)
+    chosen = []
+    for _ in range(steps):
+        s = tuner.ask({"c": float(rng.random())})
+        x = float(s.parameters["x"])
+        chosen.append(x)
+        tuner.tell(s, (x - 0.9) ** 2 + 0.01 * rng.normal(), {"g": scale * (x + 0.01 * rng.normal())})
+    return chosen, tuner
+
+
+@pytest.mark.parametrize("factor", [1e4, 1e-4])
+def test_the_default_does_not_depend_on_units(factor: float) -> None:
+    """The same plant with its constraint in other units is asked for the same parameters, from the first step on."""
+    np.testing.assert_allclose(play(factor, 12, horizon=30)[0], play(1.0, 12, horizon=30)[0], atol=0.02)
+
+
 @pytest.mark.parametrize("factor", [1e4, 1e-4])
 def test_the_standard_setting_does_not_depend_on_units(factor: float) -> None:
-    def play(scale: float) -> tuple[list[float], PDCBO]:
-        problem = Problem({"x": (0.0, 1.0)}, {"c": (0.0, 1.0)}, {"g": 0.3 * scale})
-        tuner = PDCBO(problem, horizon=25, setting="standard", candidates=51)
-        rng = np.random.default_rng(4)
-        chosen = []
-        for _ in range(20):
-            s = tuner.ask({"c": float(rng.random())})
-            x = float(s.parameters["x"])
-            chosen.append(x)
-            tuner.tell(s, (x - 0.9) ** 2 + 0.01 * rng.normal(), {"g": scale * (x + 0.01 * rng.normal())})
-        return chosen, tuner
-
-    (there, scaled), (here, plain) = play(factor), play(1.0)
+    options: dict[str, Any] = {"horizon": 25, "setting": "standard", "candidates": 51}
+    (there, scaled), (here, plain) = play(factor, 20, **options), play(1.0, 20, **options)
     np.testing.assert_allclose(there, here, atol=0.02)
     assert scaled.queue == pytest.approx(factor * plain.queue, rel=0.05)
     assert plain.queue[0] > 0.0

@@ -409,3 +409,13 @@ def test_a_commit_is_one_to_disk_whatever_the_server_has_for_a_default(store: st
             assert execute("SHOW synchronous_commit") == [("on",)]
         else:
             assert [execute(f"PRAGMA {name}")[0][0] for name in ("synchronous", "journal_mode")] == [2, "wal"]
+
+
+def test_where_a_step_ran_stays_as_first_told(tmp_path: Path) -> None:
+    with Study.open(tmp_path / "plant.db", "plant", PROBLEM, optimizer="random") as study:
+        s = study.ask(context(0))
+        study.tell(s, 1.0, {"g": 0.1}, applied={"a": 0.5})
+        with pytest.raises(Conflict, match="the parameters and the context that it ran with stay as first told"):
+            study.tell(s, 1.0, {"g": 0.1}, applied={"a": 0.6})
+        with pytest.raises(Conflict, match=r"use correct\(\)"):
+            study.tell(s, 2.0, {"g": 0.1}, applied={"a": 0.5})

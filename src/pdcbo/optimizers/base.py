@@ -204,13 +204,9 @@ class Optimizer(Assurance, ABC):
         if step.told_before(point, outcome):
             return
         if step.status != PENDING:
-            remedy = "use correct() to replace or supply measured values"
-            if step.status == DROPPED:
-                remedy = "it never ran"
-            elif step.settled == TOLD and step.x != point:
-                remedy = "the parameters and the context that it ran with stay as first told"
             raise ValueError(
-                f"suggestion {step.suggestion.id} was settled before ({step.status}) with another result; {remedy}"
+                f"suggestion {step.suggestion.id} was settled before ({step.status}) with another result; "
+                f"{step.remedy(elsewhere=step.x != point)}"
             )
         if step.x != point:
             step.proposed, step.x, step.moved = step.x, point, True

@@ -93,6 +93,14 @@ class Step:
             self.settled == TOLD and x == self.x and same_outcome(self.y if self.first_y is None else self.first_y, y)
         )
 
+    def remedy(self, *, elsewhere: bool) -> str:
+        """Say what can be done about a result other than the one it was settled with; `elsewhere`: at another point."""
+        if self.status == DROPPED:
+            return "it never ran"
+        if self.settled == TOLD and elsewhere:
+            return "the parameters and the context that it ran with stay as first told"
+        return "use correct() to replace or supply measured values"
+
     def to_json(self) -> dict[str, Any]:
         """Describe the step in JSON."""
         return {

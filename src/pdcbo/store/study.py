@@ -341,15 +341,11 @@ class Study(StudyCore):
             payload = {"id": number, **payload}
             settled = record.settled_as(number)
             if settled is not None:
-                if settled[0] == kind and record.in_full(settled[1]) == record.in_full(payload):
+                before, now = record.in_full(settled[1]), record.in_full(payload)
+                if settled[0] == kind and before == now:
                     return
-                remedy = "use correct() to replace or supply measured values"
-                if record.book.ledger.steps[number].status == DROPPED:
-                    remedy = "it never ran"
-                elif kind == settled[0] == "tell" and any(
-                    record.in_full(settled[1]).get(k) != record.in_full(payload).get(k) for k in ("applied", "context")
-                ):
-                    remedy = "the parameters and the context that it ran with stay as first told"
+                elsewhere = settled[0] == kind and any(before.get(k) != now.get(k) for k in ("applied", "context"))
+                remedy = record.book.ledger.steps[number].remedy(elsewhere=elsewhere)
                 raise Conflict(f"suggestion {number} was settled before ({settled[0]}) with another result; {remedy}")
             self._append(record, kind, payload, None)
             failpoint(f"{kind}-appended")
