@@ -45,6 +45,26 @@ def small(out: Path, steps: int = 6) -> Any:
     return compare("gp-sample", VARIANTS, range(2), steps, out, workers=0)
 
 
+def test_seconds_are_those_of_ask_and_tell_and_not_of_the_plant(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+
+    def takes(owner: type, method: str, duration: float) -> None:
+        inside = getattr(owner, method)
+
+        def slow(*args: Any, **kwargs: Any) -> Any:
+            clock[0] += duration
+            return inside(*args, **kwargs)
+
+        monkeypatch.setattr(owner, method, slow)
+
+    takes(OPTIMIZERS["random"], "ask", 1.0)
+    takes(OPTIMIZERS["random"], "tell", 2.0)
+    takes(type(PLANTS["gp-sample"](seed=0)), "evaluate", 1000.0)
+    monkeypatch.setattr(jobs_module.time, "perf_counter", lambda: clock[0])
+    columns = Job("gp-sample", 0, 4, Variant("random", "random")).execute()
+    assert columns["seconds"].tolist() == [3.0] * 4
+
+
 def test_a_comparison_keeps_every_run_and_a_table_of_all(tmp_path: Path) -> None:
     small(tmp_path)
     table = read_table([tmp_path / "results.parquet"])

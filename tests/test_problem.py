@@ -58,6 +58,11 @@ def test_whatever_is_decoded_is_legal(u: list[float]) -> None:
     assert 1e-3 <= parameters["gain"] <= 10.0
 
 
+def test_what_lies_beyond_the_cube_is_put_on_its_edge() -> None:
+    mixed = Problem({"a": (0.0, 1.0), "n": Integer(0, 4)})
+    np.testing.assert_array_equal(mixed.snap(np.array([[-0.2, 1.3], [1.7, -0.4]])), [[0.0, 1.0], [1.0, 0.0]])
+
+
 @given(
     st.floats(-1e300, 1e300).filter(lambda v: abs(v) < 1e300),
     st.floats(1e-300, 1e300),

@@ -71,6 +71,13 @@ def test_without_a_safe_candidate_the_most_probably_feasible_is_taken_and_counte
     assert "in 1 steps the proposal was not known to be safe" in str(tuner.summary())
 
 
+def test_a_step_is_safe_or_not_by_the_limit_it_was_chosen_under() -> None:
+    tuner, visited = tuned(5)
+    assert any(x != 0.5 for x, _ in visited)  # not the seed alone, which is safe by definition
+    tuner.set_limits({"g": -10.0})
+    assert tuner.unsafe_steps() == 0
+
+
 def test_a_region_behind_an_unsafe_gap_is_not_entered() -> None:
     """Local safety cannot cross a gap that is wide against the length scale, whatever lies behind it."""
     tuner = SafeOpt(PROBLEM, models=MODEL, candidates=51, safe=[{"parameters": {"x": 0.1}}], beta_sqrt=3.0)

@@ -15,7 +15,7 @@ from scipy.stats import binom, qmc
 from pdcbo import PDCBO, Choice, Integer, Model, Problem, Real
 from pdcbo.models import Models
 from pdcbo.problem import Array
-from pdcbo.search import Score, grid, lowest, multi_start, score_gradient
+from pdcbo.search import Score, _neighbours, grid, lowest, multi_start, score_gradient
 
 POSTERIORS = int(os.environ.get("PDCBO_SEARCH_POSTERIORS", "20"))
 NO_CONTEXT = np.empty(0)
@@ -210,3 +210,40 @@ def test_all_options_and_at_most_101_whole_numbers_enter_a_grid() -> None:
     assert options is not None
     assert numbers is not None
     assert (len(np.unique(options)), len(np.unique(numbers))) == (150, 101)
+
+
+class _Itself:
+    """A section whose forecast of the first output is the first parameter, of the second output the second one."""
+
+    def predict(self, theta: Array) -> tuple[Array, Array]:
+        return theta.T, np.zeros_like(theta.T)
+
+
+@pytest.mark.parametrize(
+    ("start", "target", "reached"),
+    [
+        (0.50, 0.47, 0.47),  # three levels down, one at a time
+        (0.99, 1.40, 1.00),  # up to the last level and not beyond it
+        (0.02, -0.5, 0.00),
+        (0.50, 0.90, 0.60),  # at most ten moves
+    ],
+)
+def test_many_levels_are_walked_one_at_a_time(start: float, target: float, reached: float) -> None:
+    problem = Problem({"n": Integer(0, 100), "m": Choice(["a", "b", "c", "d", "e"])})
+
+    def score(mean: Array, std: Array) -> Array:
+        return np.asarray((mean[0] - target) ** 2)
+
+    theta = _neighbours(_Itself(), problem, score, np.array([start, 0.5]))  # type: ignore[arg-type]
+    np.testing.assert_allclose(theta, [reached, 0.5], atol=1e-12)
+
+
+def test_few_levels_are_all_tried_in_one_move() -> None:
+    """Beside a hill that steps to the neighbouring level would not cross."""
+    problem = Problem({"n": Integer(0, 100), "m": Choice(["a", "b", "c", "d", "e"])})
+
+    def score(mean: Array, std: Array) -> Array:
+        return np.asarray(np.where(mean[1] == 1.0, -1.0, -mean[1] * (mean[1] == 0.0) + (mean[1] > 0.0)))
+
+    theta = _neighbours(_Itself(), problem, score, np.array([0.5, 0.0]))  # type: ignore[arg-type]
+    np.testing.assert_allclose(theta, [0.5, 1.0])
