@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from pdcbo import PDCBO, Constraint, Problem, run
+from pdcbo import OPTIMIZERS, PDCBO, Constraint, Problem, run
 from pdcbo.compression import LEAST_VALUES, Compression
 from pdcbo.fit import Hyperparameters, Priors, fit, initial
 from pdcbo.kernels import Factor, Kernel
@@ -119,3 +119,37 @@ def test_it_survives_the_state_and_leaves_the_certificate_of_the_observations() 
 def test_a_constraint_with_two_limits_is_not_compressed() -> None:
     problem = Problem({"theta": (0.0, 1.0)}, {}, {"g": Constraint(upper=1.0, lower=-1.0), "h": 0.0})
     assert PDCBO(problem, horizon=5).models.bad == [1.0, 0.0, 1.0]
+
+
+@pytest.mark.parametrize("bad", [1.0, -1.0])
+def test_fill_values_of_loggers_stay_the_worst_of_all(bad: float) -> None:
+    y = bad * np.array([0.2, 0.5, 0.9, 1.3, 1.7, 2.0, 50.0])
+    compression = Compression.of(y, bad * 1.0, bad)
+    assert compression is not None
+    far = bad * np.array([1e3, 1e6, 1e10, 1e15, 1e17, 1e20, 9.97e36])
+    v = bad * compression(far)
+    assert (np.diff(v) > 0.0).all()
+    exact = bad * compression.knee + compression.width * np.log1p(np.abs(far - compression.knee) / compression.width)
+    np.testing.assert_allclose(v, exact, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["cei", "safeopt", "cgp-ucb", "pdcbo"])
+def test_every_optimizer_with_a_model_can_do_with_and_without(name: str) -> None:
+    problem = MachineFatigue(seed=1).problem
+
+    def compresses(**options: bool | None) -> bool:
+        tuner, plant = OPTIMIZERS[name](problem, horizon=100, **options), MachineFatigue(seed=1)
+        rng = np.random.default_rng(2)
+        for t in range(1, 41):
+            parameters, context = problem.decode_parameters(rng.random(problem.n_theta)), plant.context(t)
+            cost, constraints = plant.evaluate(parameters, context)
+            tuner.observe(parameters, context, objective=cost, constraints=constraints)
+        again = type(tuner).restore(json.loads(json.dumps(tuner.state())))
+        assert again.models.compress == tuner.models.compress
+        return any(h.compression is not None for h in tuner.models.hyper)
+
+    assert compresses(compress=True)
+    assert not compresses(compress=False)
+    assert compresses() == (name == "pdcbo")
+    with pytest.raises(TypeError, match="compress must be True, False or None, got 1"):
+        OPTIMIZERS[name](problem, compress=1)

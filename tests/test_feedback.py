@@ -456,3 +456,51 @@ def test_the_plan_hopes_for_nothing_below_the_floor_and_may_ask_for_all_that_can
     t.balance = np.array([1e6])
     rest = t.setting._budget(np.array([[[1.0], [0.0]]]), np.zeros((1, 2)), np.zeros(1), np.zeros(1))
     assert rest == pytest.approx([-0.7])
+
+
+@pytest.mark.parametrize("glitch", [1e17, 1e20, 9.97e36])
+def test_a_huge_value_that_is_corrected_leaves_the_balance_of_the_others(glitch: float) -> None:
+    tuner = PDCBO(Problem({"a": (0.0, 1.0)}, {}, {"g": 1.0}), horizon=20)
+    for value in (3.0, glitch, 4.5):
+        tuner.tell(tuner.ask(), 0.0, {"g": value})
+    tuner.correct(2, constraints={"g": 0.25})
+    assert tuner.balance.tolist() == [2.0 - 0.75 + 3.5]
+
+
+def test_true_where_one_was_proposed_ran_elsewhere() -> None:
+    problem = Problem({"m": Choice([1, True, "x"])})
+    tuner = Fixed(problem, parameters={"m": 1})
+    tuner.tell(tuner.ask(), 0.0, applied={"m": True})
+    assert tuner.ledger.history()[0].x == problem.encode_parameters({"m": True}).tolist()
+
+
+def test_a_limit_moved_before_anything_was_measured_is_what_is_expected() -> None:
+    tuner = PDCBO(Problem({"a": (0.0, 1.0)}, {}, {"q": 10.0}), horizon=20)
+    tuner.set_limits({"q": 5.0})
+    for _ in range(5):
+        tuner.tell(tuner.ask(), 0.0, {"q": None})
+    lower, upper = tuner.ask().bounds["q"]
+    assert (lower + upper) / 2.0 == pytest.approx(5.0)
+    assert tuner.debt() == pytest.approx([0.0])
+    assert tuner.notes() == []
+
+
+def test_a_context_in_the_wrong_units_without_a_measurement_is_no_credit() -> None:
+    """Of a step in 120000 instead of 120 the average was thought to be hundreds below its limit, and proven so."""
+    problem = Problem({"a": (0.0, 1.0)}, {"z": (50.0, 200.0)}, {"q": Constraint(upper=1.0, noise=0.02)})
+    tuner, rng = PDCBO(problem, horizon=60, candidates=30), np.random.default_rng(1)
+    true = []
+    for t in range(60):
+        z = 50.0 + 150.0 * float(rng.random())
+        s = tuner.ask({"z": 120e3 if t == 15 else z})
+        a = float(s.parameters["a"])
+        true.append(0.4 + a - 0.6 * ((z - 50.0) / 150.0 - 0.5))
+        if t == 15:
+            tuner.fail(s, "analyser offline")
+        else:
+            tuner.tell(s, 1.0 - a + 0.02 * rng.normal(), {"q": true[-1] + 0.02 * rng.normal()})
+    assert np.mean(true) <= 1.0
+    certificate = tuner.certificate()["q"]
+    for bound in (certificate.observation, certificate.posterior):
+        assert bound is not None
+        assert bound.value >= np.mean(true)

@@ -269,3 +269,35 @@ def test_length_scales_of_whole_numbers_are_in_plant_units() -> None:
     models = Models(problem, Model(length_scales=2.0, variance=1.0, noise_var=0.01))
     a, b = (problem.encode_parameters({"n": n})[None] for n in (3, 5))
     assert models.hyper[0].kernel.matrix(a, b)[0, 0] == pytest.approx(math.exp(-0.5))
+
+
+def test_a_trend_is_followed_for_one_range_beyond_its_own_everywhere_alike() -> None:
+    """A context in the wrong units, not measured, would else be thought to be hundreds of ranges better than any."""
+    problem = Problem({"a": (0.0, 1.0)}, {"z": (50.0, 200.0)}, {"q": 1.0})
+    models = Models(problem, candidates=np.array([[0.2], [0.7]]))
+    rng = np.random.default_rng(0)
+    for a, z in rng.random((30, 2)):
+        models.add(np.array([a, z]), np.array([a, a - 0.6 * z]))
+    h = models.hyper[1]
+    assert h.slope[1] < -0.1
+    for z, at in ((1.5, 1.5), (-0.7, -0.7), (2.0, 2.0), (800.0, 2.0), (-800.0, -1.0)):
+        assert h.prior_mean(np.array([[0.2, z]]))[0] == pytest.approx(h.mean + h.slope[1] * (at - 0.5))
+        assert h.standardise(np.array([0.2, z]), 0.3) == pytest.approx(
+            (0.3 - h.mean - h.slope[1] * (at - 0.5)) / h.scale
+        )
+        context, points = np.array([z]), np.array([[0.2, z], [0.7, z]])
+        expected = models.predict(points)[0]
+        np.testing.assert_allclose(models.at(context)[0], expected, atol=1e-9)
+        np.testing.assert_allclose(models.section(context).predict(points[:, :1])[0], expected, atol=1e-9)
+        np.testing.assert_allclose(models.mean_table(points[:, :1], context[None])[:, 0], expected, atol=1e-9)
+
+
+def test_an_output_that_was_never_measured_lies_at_the_limit_of_today() -> None:
+    problem = Problem({"a": (0.0, 1.0)}, {}, {"q": 10.0, "r": 10.0})
+    for spec in (None, Model(length_scales=0.3, variance=1.0, noise_var=0.01)):
+        models = Models(problem, spec)
+        models.add(np.array([0.5]), np.array([1.0, math.nan, 7.0]))
+        before = models.hyper[2]
+        models.take_limits(problem.with_limits({"q": 5.0, "r": 5.0}))
+        assert models.predict(np.array([[0.5]]))[0][1, 0] == pytest.approx(5.0)
+        assert models.hyper[2] == before

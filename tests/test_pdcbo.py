@@ -619,3 +619,23 @@ def test_the_summary_tells_limits_parameters_and_steps_apart() -> None:
     assert "must be at most 4.63636 (its limits so far on average; from now on 3): holds" in text
     assert text.data["constraints"]["e"]["holds"] is True
     assert "limit <= 4.63636 (now 3)" in repr(tuner)
+
+
+@pytest.mark.parametrize(("variance", "candidates"), [(1e18, None), (1e20, 7), (1e20, 0)])
+def test_a_point_known_without_any_doubt_has_a_score(variance: float, candidates: int | None) -> None:
+    """With so little noise the posterior's deviation is rounded to zero where something was measured."""
+    models = Model(length_scales=0.3, variance=variance, noise_var=1.0)
+    tuner = PDCBO(Problem({"a": (0.0, 1.0)}), horizon=30, models=models, candidates=candidates)
+    for _ in range(8):
+        s = tuner.ask()
+        tuner.tell(s, math.sqrt(variance) * (float(s.parameters["a"]) - 0.3) ** 2)
+    assert tuner.step == 8
+
+
+def test_the_largest_cost_over_the_smallest_limit_is_a_price() -> None:
+    tuner = PDCBO(Problem({"a": (0.0, 1.0)}, {}, {"g": 5e-50}), horizon=20)
+    for _ in range(8):
+        s = tuner.ask()
+        a = float(s.parameters["a"])
+        tuner.tell(s, -1e50 * a, {"g": 1e-49 * a})
+    assert 0.0 < tuner.price()[0] < math.inf

@@ -167,3 +167,19 @@ def test_safe_points_may_be_numpy_numbers_and_the_state_is_json() -> None:
     assert SafeOpt.restore(json.loads(json.dumps(tuner.state()))).seeds[0][0] == tuner.seeds[0][0]
     with pytest.raises(TypeError, match=r"safe\[0\].parameters must be a mapping"):
         SafeOpt(PROBLEM, safe=[{"parameters": 3}])
+
+
+def test_without_a_grid_safe_ucb_goes_to_the_edge_of_the_safe_set() -> None:
+    """Its 2,048 points lie a tenth of the box apart; the cost falls towards a limit between them."""
+    problem = pdcbo.Problem({name: (0.0, 1.0) for name in "abc"}, {}, {"g": 0.6180339})
+    model = pdcbo.Model(length_scales=2.0, variance=4.0, noise_var=1e-6)
+    tuner = SafeOpt(problem, models=model, ucb=True, safe=[{"parameters": {"a": 0.1, "b": 0.5, "c": 0.5}}])
+    for _ in range(25):
+        s = tuner.ask()
+        a, b, c = (float(s.parameters[name]) for name in "abc")
+        tuner.tell(s, -a + (b - 0.3717) ** 2 + (c - 0.6131) ** 2, {"g": a})
+    s = tuner.ask()
+    assert s.parameters["a"] <= 0.6180339
+    assert s.parameters == pytest.approx({"a": 0.618, "b": 0.3717, "c": 0.6131}, abs=0.02)
+    assert tuner.unsafe_steps() == 0
+    assert tuner.ask().parameters == s.parameters

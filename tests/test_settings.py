@@ -94,3 +94,11 @@ def test_a_slack_in_standardised_units_does_not_depend_on_units(factor: float) -
         return float(tuner.queue[0] / scale)
 
     assert queue(factor) == pytest.approx(queue(1.0), rel=1e-6)
+
+
+def test_the_theorem_counts_a_choice_as_often_as_it_has_options() -> None:
+    """Two options, each with a gain of log(1 + T/2 / lambda) / 2 if nothing else is tuned."""
+    models = Model(length_scales=0.1, variance=1.0, noise_var=0.01)
+    tuner = PDCBO(Problem({"m": Choice(["a", "b"])}, {}, {"g": 0.0}), setting="theorem", models=models, norm_bounds=1.0,
+                  slater_margin=0.5, horizon=400)  # fmt: skip
+    assert tuner.setting._gains[0](400) <= math.log(1.0 + 200 / 0.01) + 1e-6

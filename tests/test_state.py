@@ -187,6 +187,24 @@ def test_the_state_is_plain_json_with_the_problem() -> None:
     assert OPTIMIZERS[state["optimizer"]].restore(state).state() == state
 
 
+@pytest.mark.parametrize("name", ["pdcbo", "safeopt"])
+def test_a_store_of_json_may_sort_the_names(name: str) -> None:
+    problem = Problem(
+        {"b": (0.0, 1.0), "a": (0.0, 10.0)}, {"y": (0.0, 1.0), "x": (0.0, 5.0)}, {"h": 2.0, "c": Constraint(lower=1.0)}
+    )
+    tuner, rng = OPTIMIZERS[name](problem, horizon=30, candidates=12), np.random.default_rng(0)
+    for t in range(12):
+        s = tuner.ask({"y": float(rng.random()), "x": 5.0 * float(rng.random())})
+        b, a = float(s.parameters["b"]), float(s.parameters["a"])
+        tuner.tell(s, a - b, {"h": 1.0 + b + 0.1 * a, "c": None if t == 5 else 1.5 - 0.1 * a})
+    again = type(tuner).restore(json.loads(json.dumps(tuner.state(), sort_keys=True)))
+    tuner.fail(tuner.ask({"y": 0.3, "x": 2.0}))
+    again.fail(again.ask({"x": 2.0, "y": 0.3}))  # the bounds of an unmeasured step move the dual
+    assert again.state() == tuner.state()
+    assert again.ask({"y": 0.9, "x": 1.0}) == tuner.ask({"y": 0.9, "x": 1.0})
+    assert str(again.summary()) == str(tuner.summary())
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -29,6 +29,8 @@ from pdcbo.problem import Array
 
 # fewer values say nothing about their tail
 LEAST_VALUES = 6
+# widths beyond the knee at which v is no longer the small difference of two large numbers
+FAR = 1e6
 
 
 class Moments(NamedTuple):
@@ -78,7 +80,10 @@ class Compression:
     def __call__(self, y: Array | float) -> Array:
         """Return v."""
         beyond = np.maximum(self.bad * (np.asarray(y) - self.knee), 0.0) / self.width
-        return np.asarray(y + self.bad * self.width * (np.log1p(beyond) - beyond))
+        near = np.asarray(y + self.bad * self.width * (np.log1p(beyond) - beyond))
+        if not (beyond > FAR).any():
+            return near
+        return np.where(beyond > FAR, self.knee + self.bad * self.width * np.log1p(beyond), near)
 
     def log_slope(self, y: Array) -> Array:
         """Return log dv/dy."""

@@ -1,8 +1,9 @@
 """Hyper-parameters by maximum a-posteriori likelihood, with analytic gradients.
 
 The model of one output is y = mean + slope'(z - 1/2) + scale * (f + noise), f ~ GP(0, R) with unit variance,
-noise ~ N(0, noise_var). Mean, slope and scale have closed forms given the rest, so that only the length scales and
-the noise are searched, and so that a cost in millions and a fraction in 1e-4 give the same search:
+noise ~ N(0, noise_var); the slope is followed for one range beyond the stated one and no further. Mean, slope and scale
+have closed forms given the rest, so that only the length scales and the noise are searched, and so that a cost in
+millions and a fraction in 1e-4 give the same search:
 
     H = Z - 1/2,   C = R(l) + trend^2 H H' + noise_var I,   m = 1'C^-1 y / 1'C^-1 1,   e = y - m 1,
     s^2 = (2 b + e'C^-1 e) / (n + 2 a + 2),   slope = trend^2 H'C^-1 e
@@ -34,8 +35,15 @@ LENGTH_RANGE = (5e-3, 1e2)
 CLEARLY = 3.0
 # the spread, relative to the values, that is rounding: nothing is known to change
 ROUNDING = 1e-9
+# how many ranges beyond its own a slope in a context is followed: one in the wrong units must not promise the moon
+REACH = 1.0
 # equal values closer to their limit than this part of their size say nothing of the scale by that
 NEAR = 5e-3
+
+
+def followed(x: Array) -> Array:
+    """Return the places, in ranges, at which a slope is taken: x itself, but for what is further out than `REACH`."""
+    return np.minimum(np.maximum(x, -REACH), 1.0 + REACH)
 
 
 @dataclass(frozen=True)
@@ -56,7 +64,7 @@ class Hyperparameters:
         """Return mean + slope'(x - 1/2) in plant units at X (..., d)."""
         value = np.full(X.shape[:-1], self.mean)
         for j, slope in enumerate(self.slope):  # column by column: the same bits for one point as for many
-            value += slope * (X[..., j] - 0.5)
+            value += slope * (followed(X[..., j]) - 0.5)
         return value
 
     def standardise(self, x: Array, y: float) -> float:
@@ -66,7 +74,7 @@ class Hyperparameters:
         value = self.mean
         if self.slope:
             for u, slope in zip(x.tolist(), self.slope, strict=True):
-                value += slope * (u - 0.5)
+                value += slope * (min(max(u, -REACH), 1.0 + REACH) - 0.5)
         return (y - value) / self.scale
 
     @property
@@ -255,7 +263,7 @@ class _Likelihood:
             self.noise_median = float(np.clip(self.noise_median, *np.log(NOISE_RANGE)))
         # None in theta, the first factor: a slope would send the search to the edges of the box where little is known.
         still = [*kernel.factors[0].columns, *(c for f in kernel.factors for c in f.choices)]
-        self.H = X - 0.5
+        self.H = followed(X) - 0.5
         self.H[:, still] = 0.0
         self.trend_var = priors.trend**2
         self.a, self.b = priors.scale_shape, priors.scale_shape * float(np.var(y))

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from pdcbo.fit import Hyperparameters, Priors, fit, initial
+from pdcbo.fit import Hyperparameters, Priors, fit, followed, initial
 from pdcbo.gp import Posterior
 from pdcbo.model import Model, given_hyperparameters, kernel_for, model_for_each_output
 from pdcbo.problem import Array, Problem
@@ -43,8 +43,6 @@ class Models:
         models: one `Model` for all outputs or one for each by name.
         priors: of the learned hyper-parameters.
         candidates: (M, n_theta), the fixed candidates of a grid search, or None.
-
-    Attributes:
         compress: whether learned models may compress bad values, see `pdcbo.compression`.
     """
 
@@ -55,37 +53,37 @@ class Models:
         *,
         priors: Priors | None = None,
         candidates: Array | None = None,
+        compress: bool = False,
     ) -> None:
         self.problem = problem
         self.priors = priors or Priors()
         self.candidates = candidates
-        self.compress = False
+        self.compress = compress
         self.specs = model_for_each_output(problem, models)
         self.learns = any(spec.length_scales is None for spec in self.specs)
-        self.take_limits(problem)
-        self.hyper: list[Hyperparameters] = []
-        for i, spec in enumerate(self.specs):
-            reference = self.references[i]
-            if spec.length_scales is not None:
-                self.hyper.append(given_hyperparameters(problem, spec, reference or 0.0))
-            else:
-                kernel = kernel_for(problem, spec.kernel, np.ones(len(problem.variables)))
-                self.hyper.append(initial(kernel, self.priors, np.empty(0), reference))
         self.rows: list[list[int]] = [[] for _ in self.specs]
+        self.hyper: list[Hyperparameters] = []
+        self._groups: list[tuple[list[int], CandidatePosterior]] | None = None
+        self.take_limits(problem)
         self.next_fit = [0 if spec.length_scales is None else -1 for spec in self.specs]
         self.n = 0
         self._X = np.empty((64, len(problem.variables)))
         self._Y = np.empty((64, self.q))
-        self._groups: list[tuple[list[int], CandidatePosterior]] | None = None
 
     def take_limits(self, problem: Problem) -> None:
-        """Take over limits and stated noises, which guide the next fit, from a problem that differs in them only."""
+        """Take over limits and stated noises, which guide the next fit, from a problem that differs in them only.
+
+        An output that was never measured is thought to lie at its limit, so that its model begins anew.
+        """
         self.problem = problem
         constraints = problem.constraints.values()
         self.references = [None, *(c.upper if c.upper is not None else c.lower for c in constraints)]
         self.noises = [None, *(c.noise for c in constraints)]
         # 1 or -1 where high or low values are bad; 0 for a constraint with limits on both sides
         self.bad = [1.0, *(float((c.upper is not None) - (c.lower is not None)) for c in constraints)]
+        if not all(self.rows):
+            self.hyper = [self.hyper[i] if rows else self._prior(i) for i, rows in enumerate(self.rows)]
+            self._groups = None
 
     @property
     def q(self) -> int:
@@ -150,7 +148,7 @@ class Models:
         mean, std = self._in_plant_units([(group, *posterior.at(z)) for group, posterior in self._posteriors()])
         mean += self._means
         for i, on_candidates, on_context in self._trends:
-            mean[i] += on_candidates + (z - 0.5) @ on_context
+            mean[i] += on_candidates + (followed(z) - 0.5) @ on_context
         self._decompress(mean, std)
         return mean, std
 
@@ -184,7 +182,7 @@ class Models:
                 table[i] = h.mean + h.scale * ((of_z * weights[:, j]) @ of_theta.T)
                 if h.slope:
                     slope = np.array(h.slope)
-                    table[i] += ((Z - 0.5) @ slope[n_theta:])[:, None] + (theta - 0.5) @ slope[:n_theta]
+                    table[i] += ((followed(Z) - 0.5) @ slope[n_theta:])[:, None] + (theta - 0.5) @ slope[:n_theta]
                 if h.compression is not None:
                     table[i] = h.compression.inverse(table[i])
         return table
@@ -239,6 +237,13 @@ class Models:
     def _decompress(self, mean: Array, std: Array) -> None:
         for i, compression in self._compressed:
             mean[i], std[i] = compression.moments(mean[i], std[i])[:2]
+
+    def _prior(self, output: int) -> Hyperparameters:
+        spec, reference = self.specs[output], self.references[output]
+        if spec.length_scales is not None:
+            return given_hyperparameters(self.problem, spec, reference or 0.0)
+        kernel = kernel_for(self.problem, spec.kernel, np.ones(len(self.problem.variables)))
+        return initial(kernel, self.priors, np.empty(0), reference)
 
     def _append(self, x: Array, y: Array) -> None:
         if self.n == len(self._X):

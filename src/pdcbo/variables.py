@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Scalar = float | int | str | bool
 
-# Squares and products of what was measured must stay within a float; no plant has such numbers.
-LARGEST = 1e100
-SMALLEST = 1e-100  # the square of anything smaller would soon vanish
+# Squares and products of what was measured must stay within a float, those of a cost over a limit among them; no plant
+# has such numbers.
+LARGEST = 1e50
+SMALLEST = 1e-50
 FARTHEST = 1e50
 
 
@@ -55,7 +56,7 @@ def as_positive(value: object, field_name: str) -> float:
 
 
 def as_quantity(value: object, field_name: str) -> float:
-    """Return `value` as a finite float of a size that a model can take: at most 1e100, and 0 below 1e-100."""
+    """Return `value` as a finite float of a size that a model can take: at most 1e50, and 0 below 1e-50."""
     number = as_number(value, field_name)
     size = abs(number)
     if size > LARGEST:

@@ -122,6 +122,7 @@ class AdaptiveSetting(Setting):
         for limit, price in zip(optimizer.problem.limits, self.price(), strict=True):
             weights[limit.output] += price * limit.sign
         worth = self._profiting_steps(z)
+        least = optimizer.least_spread(0)
         floors = self._floors()
         reserves = self._reserves()
         best: list[float] = []
@@ -135,7 +136,7 @@ class AdaptiveSetting(Setting):
                 mean[i] = sign * (floor + above)
                 std[i] = np.minimum(std[i], above)
             m = weights @ mean
-            s = np.sqrt((weights**2) @ std**2) + 1e-300
+            s = np.maximum(np.sqrt((weights**2) @ std**2), least)
             if not best:  # the first call is for all candidates, or for all starting points
                 best.append(float(m.min()))
                 terms.extend(reserve.terms(beyond) for reserve, beyond in zip(reserves, excess, strict=True))
@@ -246,7 +247,8 @@ class AdaptiveSetting(Setting):
                 phi[i] = best_price(f + g @ np.where(np.arange(self.limits) == i, 0.0, phi), g[..., i], largest[i])
         self.phi = phi
         short = self.balance() > self.margin - hard  # by more than noise may explain
-        self.unreachable = [i for i in range(self.limits) if phi[i] >= 0.99 * largest[i] and short[i]]
+        seen = [bool(optimizer.models.rows[limit.output]) for limit in problem.limits]
+        self.unreachable = [i for i in range(self.limits) if phi[i] >= 0.99 * largest[i] and short[i] and seen[i]]
 
     def _floors(self) -> list[tuple[int, float, float]]:
         """Return output, sign and floor of each quantity with one limit: it is not believed to go further below that.

@@ -344,6 +344,8 @@ class Optimizer(Assurance, ABC):
             "version": STATE_VERSION,
             "optimizer": self.name,
             "problem": self.problem.to_json(),
+            # the order of columns, which a store of JSON need not keep in objects
+            "names": [list(self.problem.parameters), list(self.problem.context), list(self.problem.constraints)],
             "horizon": self.horizon,
             "seed": self.seed,
             "delta": self.delta,
@@ -365,7 +367,7 @@ class Optimizer(Assurance, ABC):
         if state["optimizer"] != cls.name:
             raise ValueError(f"state is of optimizer {state['optimizer']!r}; {cls.__name__} is {cls.name!r}")
         optimizer = cls(
-            Problem.from_json(state["problem"]),
+            Problem.from_json(_in_order(state["problem"], state.get("names"))),
             horizon=state["horizon"],
             seed=state["seed"],
             delta=state["delta"],
@@ -397,7 +399,11 @@ class Optimizer(Assurance, ABC):
                 raise TypeError(f"applied must be a mapping of names, got {applied!r}")
             given = {**parameters, **applied}
             theta = self.problem.encode_parameters(given, "applied", "; report what ran beyond its range with fail()")
-            x[:n_theta] = [a if given[n] == parameters[n] else b for n, a, b in zip(parameters, x, theta, strict=False)]
+            real = {name for name, variable in self.problem.parameters.items() if variable.levels is None}
+            x[:n_theta] = [
+                a if name in real and given[name] == parameters[name] else b
+                for name, a, b in zip(self.problem.parameters, x[:n_theta], theta, strict=True)
+            ]
         if context is not None:
             if not isinstance(context, Mapping):
                 raise TypeError(f"context must be a mapping of names, got {context!r}")
@@ -405,3 +411,14 @@ class Optimizer(Assurance, ABC):
             x[n_theta:] = self.problem.encode_context(held)
             outside = self.problem.outside(held)
         return x, outside
+
+
+def _in_order(problem: Mapping[str, Any], names: list[list[str]] | None) -> Mapping[str, Any]:
+    """Return a problem's description with its names in the order of the columns; older states have none."""
+    if names is None:
+        return problem
+    groups = zip(("parameters", "context", "constraints"), names, strict=True)
+    try:
+        return {group: {name: problem[group][name] for name in ordered} for group, ordered in groups}
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"state is damaged: 'names' are not those of 'problem': {error!r}") from error

@@ -59,6 +59,7 @@ class CEI(ModelBased):
         candidates: see `ModelBased`.
         beta_sqrt: the width of the bounds that a suggestion carries; it decides nothing here.
         norm_bounds: see `ModelBased`.
+        compress: see `ModelBased`.
     """
 
     name = "cei"
@@ -76,10 +77,11 @@ class CEI(ModelBased):
         candidates: int | None = None,
         beta_sqrt: float | None = None,
         norm_bounds: float | Mapping[str, float] | None = None,
+        compress: bool | None = None,
     ) -> None:
         super().__init__(
             problem, horizon=horizon, seed=seed, delta=delta, models=models, candidates=candidates,
-            beta_sqrt=beta_sqrt, norm_bounds=norm_bounds,
+            beta_sqrt=beta_sqrt, norm_bounds=norm_bounds, compress=compress,
         )  # fmt: skip
         if not 0.0 < as_number(confidence, "confidence") < 1.0:
             raise ValueError(f"confidence must lie between 0 and 1, got {confidence!r}")

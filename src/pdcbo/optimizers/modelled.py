@@ -40,6 +40,8 @@ class ModelBased(Optimizer):
         beta_sqrt: beta^(1/2), the width of the confidence bounds in standard deviations.
         norm_bounds: C, the RKHS norm bound in plant units of every output, or output -> bound; where the model is
             given, it truncates the bounds and makes the posterior's certificate a guarantee.
+        compress: whether learned models take values far on the bad side by their logarithm where the data are then
+            clearly more likely (`pdcbo.compression`); by default PDCBO's default setting alone does.
     """
 
     default_beta_sqrt = 2.0
@@ -55,8 +57,12 @@ class ModelBased(Optimizer):
         candidates: int | None = None,
         beta_sqrt: float | None = None,
         norm_bounds: float | Mapping[str, float] | None = None,
+        compress: bool | None = None,
     ) -> None:
         super().__init__(problem, horizon=horizon, seed=seed, delta=delta)
+        if compress is not None and not isinstance(compress, bool | np.bool_):
+            raise TypeError(f"compress must be True, False or None, got {compress!r}")
+        self._given_compress = None if compress is None else bool(compress)
         if candidates is not None and as_whole(candidates, "candidates") < 0:
             raise ValueError(f"candidates must be at least 0, got {candidates!r}")
         self._points = None if candidates is None else int(candidates)
@@ -72,7 +78,7 @@ class ModelBased(Optimizer):
         self.candidates = None if self._points == 0 else grid(problem, self._points)
         if self._points and self.candidates is None:
             raise ValueError(f"candidates = {candidates!r} makes a grid that is too large; use 0 for gradient search")
-        self.models = Models(problem, self._given_models, candidates=self.candidates)
+        self.models = Models(problem, self._given_models, candidates=self.candidates, compress=bool(compress))
         self.norm_bounds = self._norms(self._given_norms)
         self._cautious: dict[int, tuple[Posterior, Posterior]] = {}
 
@@ -134,8 +140,12 @@ class ModelBased(Optimizer):
 
     def spread(self, std: Array, output: int) -> Array:
         """Return the standard deviation of an output, (m,), at least `SMALLEST` of its prior's."""
+        return np.asarray(np.maximum(std[output], self.least_spread(output)))
+
+    def least_spread(self, output: int) -> float:
+        """Return the standard deviation below which rounding has the word: `SMALLEST` of the prior's."""
         hyper = self.models.hyper[output]
-        return np.asarray(np.maximum(std[output], SMALLEST * hyper.scale * sqrt(hyper.kernel.variance)))
+        return float(SMALLEST * hyper.scale * sqrt(hyper.kernel.variance))
 
     def _choose(self, z: Array, rng: Draw) -> tuple[Array, Bounds]:
         score = self._score(z)
@@ -286,6 +296,7 @@ class ModelBased(Optimizer):
             "candidates": self._points,
             "beta_sqrt": self._given_beta,
             "norm_bounds": dict(self._given_norms) if isinstance(self._given_norms, Mapping) else self._given_norms,
+            "compress": self._given_compress,
         }
 
     def _extra_state(self) -> dict[str, Any]:

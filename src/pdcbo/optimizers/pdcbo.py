@@ -58,6 +58,7 @@ class PDCBO(ModelBased):
         candidates: see `ModelBased`.
         beta_sqrt: see `ModelBased`; in the default it widens the bounds that are reported, not the search.
         norm_bounds: see `ModelBased`.
+        compress: see `ModelBased`.
 
     Late and missing feedback and the dual: the queue moves once for every step that counts, when it is told, however
     late. Where the signal is "observed" and a value is missing, and for a failed step that ran, the queue moves by the
@@ -87,10 +88,11 @@ class PDCBO(ModelBased):
         candidates: int | None = None,
         beta_sqrt: float | None = None,
         norm_bounds: float | Mapping[str, float] | None = None,
+        compress: bool | None = None,
     ) -> None:
         super().__init__(
             problem, horizon=horizon, seed=seed, delta=delta, models=models, candidates=candidates,
-            beta_sqrt=beta_sqrt, norm_bounds=norm_bounds,
+            beta_sqrt=beta_sqrt, norm_bounds=norm_bounds, compress=compress,
         )  # fmt: skip
         if not isinstance(setting, str) or setting not in SETTINGS:
             raise ValueError(f"setting must be one of {list(SETTINGS)!r}, got {setting!r}")
@@ -113,7 +115,7 @@ class PDCBO(ModelBased):
         self.doubling = None if doubling is None else int(doubling)
         self._own = {"setting": setting, "signal": signal, "doubling": self.doubling, **given}
         self.setting: Setting = SETTINGS[setting](self, **given)
-        self.models.compress = self.setting.compresses
+        self.models.compress = self.setting.compresses if compress is None else bool(compress)
         self.signal = signal or self.setting.signal
         self.queue = self.setting.initial_queue()
         self.balance = np.zeros(len(problem.limits))
@@ -153,10 +155,18 @@ class PDCBO(ModelBased):
         for i, limit in enumerate(self.problem.limits):
             if same_outcome([step.y[limit.output]], [outcome[limit.output]]):
                 signal[i], after[i] = step.signal[i], before[i]  # what was not corrected counts as it did
-        self.balance = self.balance + np.subtract(after, before)
-        if self.doubling is None or step.suggestion.id in self.ledger.counted[self.setting.epoch()[0] :]:
+        since = 0 if self.doubling is None else self.setting.epoch()[0]
+        if step.suggestion.id in self.ledger.counted[since:]:
             self.queue = np.maximum(self.queue + np.subtract(signal, step.signal), 0.0)
         step.signal, step.expected = signal, expected and after
+        # summed anew: of what a wrong 1e20 was added to, nothing is left when it is taken away
+        history = self.ledger.history()
+        self.balance = self._sum([each.expected or each.signal for each in history])
+        self.queue = np.maximum(self.queue, self._sum([each.signal for each in history[since:]]))
+
+    def _sum(self, moves: list[list[float]]) -> Array:
+        """Return the sums over steps, (N,), of moves (N,) each, exact but for the last rounding."""
+        return np.array([math.fsum(move[i] for move in moves) for i in range(len(self.problem.limits))])
 
     def price(self) -> Array:
         """Return what one unit of each limit's g is worth, in units of the objective, (N,)."""
@@ -181,7 +191,7 @@ class PDCBO(ModelBased):
             both = [(value, value) for value in y]
         else:
             bounds = self.bounds_at(np.array(step.x)) if step.moved else step.suggestion.bounds
-            both = list(bounds.values())
+            both = [bounds[name] for name in self.problem.outputs]
             if self.signal == "mean":
                 both = [((lower + upper) / 2.0,) * 2 for lower, upper in both]
             elif observed:

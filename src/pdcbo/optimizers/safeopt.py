@@ -17,6 +17,9 @@ posterior covariance c between a trial point j and an unsafe candidate, a measur
 and only the `NEAREST` unsafe candidates that can become safe at all (l_i <= 0) and lack least are looked at. Unlike in
 the authors' implementation, one and the same candidate must become safe in all limits.
 
+Where a grid would be too coarse the candidates are a low-discrepancy set, and what Safe-UCB chooses there is refined:
+rounds of random points about it, ever nearer, of which the best that is safe takes its place.
+
 Where S is empty there is no safe choice: the most probably feasible candidate is taken; `notes()` counts such steps.
 """
 
@@ -27,6 +30,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from pdcbo.model import Model
@@ -40,6 +44,7 @@ from pdcbo.search import Draw, Score, lowest
 CHECKED = 8
 NEAREST = 200
 SPREAD = 2048
+ROUNDS, PER_ROUND = 6, 128  # of the refinement; its radius is halved with each, from an eighth of the box
 
 Mask = NDArray[np.bool_]
 Index = NDArray[np.intp]
@@ -47,7 +52,7 @@ Seed = tuple[int, Array | None]  # the candidate's index, and the context it is 
 
 
 class SafeOpt(ModelBased):
-    """Safe Bayesian optimisation on candidates; above two real parameters these are a low-discrepancy set.
+    """Safe Bayesian optimisation on candidates; where a grid would be too coarse, these are a low-discrepancy set.
 
     Args:
         problem: see `Optimizer`.
@@ -62,6 +67,7 @@ class SafeOpt(ModelBased):
         candidates: see `ModelBased`.
         beta_sqrt: see `ModelBased`.
         norm_bounds: see `ModelBased`.
+        compress: see `ModelBased`.
     """
 
     name = "safeopt"
@@ -79,10 +85,11 @@ class SafeOpt(ModelBased):
         candidates: int | None = None,
         beta_sqrt: float | None = None,
         norm_bounds: float | Mapping[str, float] | None = None,
+        compress: bool | None = None,
     ) -> None:
         super().__init__(
             problem, horizon=horizon, seed=seed, delta=delta, models=models, candidates=candidates,
-            beta_sqrt=beta_sqrt, norm_bounds=norm_bounds,
+            beta_sqrt=beta_sqrt, norm_bounds=norm_bounds, compress=compress,
         )  # fmt: skip
         if not isinstance(ucb, bool | np.bool_):
             raise TypeError(f"ucb must be True or False, got {ucb!r}")
@@ -90,6 +97,7 @@ class SafeOpt(ModelBased):
         if isinstance(safe, str | Mapping) or not isinstance(safe, Iterable):
             raise TypeError(f"safe must be a list of mappings with parameters, got {safe!r}")
         self._given_safe = [_seed(entry, i) for i, entry in enumerate(safe)]
+        self._refines = self.ucb and self.candidates is None
         points = _spread_out(problem) if self.candidates is None else self.candidates
         self.seeds: list[Seed] = []
         for i, entry in enumerate(self._given_safe):
@@ -103,7 +111,7 @@ class SafeOpt(ModelBased):
             self.seeds.append((len(points), context))
             points = np.vstack([points, theta])
         self.candidates: Array = points
-        self.models = Models(problem, self._given_models, candidates=points)
+        self.models = Models(problem, self._given_models, candidates=points, compress=bool(compress))
 
     def safe_set(self, z: Array, g_upper: Array) -> Mask:
         """Return S as a mask over the candidates."""
@@ -130,7 +138,23 @@ class SafeOpt(ModelBased):
                 score = -width
             index = np.flatnonzero(chosen)
             j = int(index[lowest(score[index], self.candidates[index], rng)])
+            if self._refines:
+                return self._refined(z, self.candidates[j], lower[:, j], upper[:, j], rng())
         return self.candidates[j], self._named(lower[:, j : j + 1], upper[:, j : j + 1])
+
+    def _refined(self, z: Array, theta: Array, low: Array, high: Array, rng: Generator) -> tuple[Array, Bounds]:
+        """Return a point near theta, or theta itself, with the least lower bound of the cost among those known safe."""
+        section, radius = self.models.section(z), 0.125
+        for _ in range(ROUNDS):
+            near = self.problem.snap(theta + radius * rng.normal(size=(PER_ROUND, len(theta))))
+            lower, upper = self.lower_upper(*section.predict(near))
+            safe = (self.limit_bounds(lower, upper)[1] <= 0.0).all(axis=0)
+            cost = np.where(safe, lower[0], np.inf)
+            best = int(np.argmin(cost))
+            if cost[best] < low[0]:
+                theta, low, high = near[best], lower[:, best], upper[:, best]
+            radius *= 0.5
+        return theta, self._named(low[:, None], high[:, None])
 
     def _expanders(
         self,
@@ -203,9 +227,9 @@ class SafeOpt(ModelBased):
         for j, context in self.seeds:
             if np.array_equal(theta, self.candidates[j]) and (context is None or np.array_equal(context, z)):
                 return True
-        bounds = list(step.suggestion.bounds.values())
+        bounds, outputs = step.suggestion.bounds, self.problem.outputs
         return all(
-            limit.sign * (bounds[limit.output][1 if limit.sign > 0 else 0] - bound) <= 0.0
+            limit.sign * (bounds[outputs[limit.output]][1 if limit.sign > 0 else 0] - bound) <= 0.0
             for limit, bound in zip(self.problem.limits, step.limits, strict=True)
         )
 

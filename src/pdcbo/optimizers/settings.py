@@ -23,7 +23,7 @@ from pdcbo.confidence import (
     planned_gain,
     theorem_constants,
 )
-from pdcbo.problem import Array
+from pdcbo.problem import Array, Problem
 from pdcbo.search import Score
 
 if TYPE_CHECKING:
@@ -189,7 +189,8 @@ class TheoremSetting(PaperSetting):
         # Gains are planned on an even spread over the box of parameters and context.
         from scipy.stats import qmc  # imported here: it doubles the time to import the package
 
-        points = qmc.Sobol(len(problem.variables), scramble=False).random(512)
+        box = Problem({**problem.parameters, **problem.context})
+        points = box.snap(qmc.Sobol(len(problem.variables), scramble=False).random(512))
         self._gains = [planned_gain(h.kernel, points, h.noise_var) for h in models.hyper]
 
     def constants(self, horizon: int) -> TheoremConstants:
