@@ -27,11 +27,12 @@ from pdcbo.experiment.rates import CASES, fit_exponent, jobs, priced_regret
 from pdcbo.experiment.reproduce import reproduce
 from pdcbo.experiment.runner import run_jobs
 from pdcbo.experiment.suite import score, suite
-from pdcbo.experiment.tables import collect, read_table, reflow
+from pdcbo.experiment.tables import Runs, collect, read_table, reflow
 from pdcbo.fit import Priors, fit, initial
 from pdcbo.model import kernel_for
 from pdcbo.optimizers import OPTIMIZERS
 from pdcbo.plants import PLANTS, Outcome
+from pdcbo.plants.suite import Entry
 
 VARIANTS = parse_variants(["pdcbo", "paper:pdcbo", "random", "fixed"], ["paper.setting=paper", "pdcbo.candidates=20"])
 
@@ -104,6 +105,14 @@ def test_an_option_or_a_step_more_is_another_run() -> None:
         for plant in ({}, {"noise": 0.1})
     }
     assert len(names) == 24
+
+
+def test_a_plant_of_ones_own_is_known_by_its_file_in_the_suite_too(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "own_plant.py").write_text("def make(seed=0, contexts='uniform'):\n    return None\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import own_plant  # type: ignore[import-not-found]
+
+    assert digest.own_digest(Entry(own_plant.make, "mine"), None) == digest.own_digest(own_plant.make, None) != ""
 
 
 def test_a_changed_optimizer_leaves_the_results_of_the_others(tmp_path, monkeypatch) -> None:
@@ -309,6 +318,34 @@ def test_suite_ranks_only_those_that_hold(tmp_path: Path) -> None:
     assert all(s.rank is None for s in scores if s.violating)
     with pytest.raises(ValueError, match="not in the suite"):
         suite(range(1), tmp_path, plants=["nowhere"], workers=0, bar=no_bar)
+
+
+def test_scores_by_hand() -> None:
+    """Two limits of very unlike size, two seeds: each excess counts in its own limit's size, costs seed by seed."""
+
+    def runs(cost: list[float], g: list[list[float]]) -> Runs:
+        limits = np.array(g)[:, None]  # one step
+        return Runs(
+            np.array(cost)[:, None], limits, np.array([[2.0], [3.0]]), np.array([1.0, 2.0]), np.zeros((2, 2)),
+            ("big", "small"), np.ones((2, 1)), np.zeros(2),
+        )  # fmt: skip
+
+    variants = [Variant(name, name) for name in ("random", "cei", "pdcbo", "safeopt")]
+    collected = {
+        "random": runs([11.0, 12.0], [[100.0, -0.3], [-100.0, -0.1]]),  # 10 above the oracle; abs g 100 and 0.2
+        "pdcbo": runs([2.0, 4.0], [[-1.0, -0.1], [-1.0, -0.1]]),
+        "safeopt": runs([3.0, 7.0], [[-1.0, -0.1], [-1.0, -0.1]]),
+        "cei": runs([1.5, 2.5], [[20.0, -0.1], [-1.0, 0.1]]),
+    }
+    scores = {s.variant: s for s in score("plant", variants, collected)}
+    assert list(scores) == ["cei", "best of each step", "pdcbo", "safeopt", "random"]
+    assert {name: s.rank for name, s in scores.items() if s.rank} == {"pdcbo": 1, "safeopt": 2}
+    assert scores["pdcbo"].cost == pytest.approx(0.15)
+    assert scores["best of each step"].cost == pytest.approx(0.1)
+    assert scores["cei"].excess == pytest.approx(0.5)  # 0.1 over the small limit, not 20 over the big one
+    assert scores["safeopt"].behind == pytest.approx(0.2)
+    assert scores["safeopt"].behind_se == pytest.approx(0.1)
+    assert scores["cei"].behind is None
 
 
 def test_suite_knows_random_search_and_hindsight_under_any_label(tmp_path: Path) -> None:

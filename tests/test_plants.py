@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pdcbo import Problem
 from pdcbo.plants import PLANTS
 from pdcbo.plants.contexts import SEQUENCES, ContextPath
+from pdcbo.plants.synthetic import Formula
+from pdcbo.problem import Array
 
 
 @pytest.mark.parametrize("name", sorted(PLANTS))
@@ -90,3 +93,18 @@ def test_unknown_sequences_and_steps_are_refused() -> None:
     with pytest.raises(ValueError, match="t must be at least 0"):
         ContextPath("uniform", 1, 0)(-1)
     assert ContextPath("uniform", 2, 0)(0).shape == (2,)  # the context before the first step
+
+
+def test_the_oracle_finds_a_narrow_optimum_in_a_corner() -> None:
+    """Which points that are spread out evenly over three parameters miss, and a search from the best of them too."""
+    problem = Problem({name: (0.0, 1.0) for name in "abc"}, {"z": (0.0, 1.0)}, {"g": 0.5})
+
+    def function(p: dict[str, Array], c: dict[str, Array]) -> tuple[Array, ...]:
+        corner = p["a"] ** 2 + p["b"] ** 2 + p["c"] ** 2
+        middle = sum((p[name] - 0.5) ** 2 for name in "abc")
+        return -np.exp(-corner / 0.005) - 0.5 * np.exp(-middle / 0.1) + 0.0 * c["z"], p["a"] + 0.0 * c["z"]
+
+    plant = Formula(problem, (0.1, 0.1), function)
+    oracle = plant.oracle([{"z": 0.2}, {"z": 0.9}])
+    np.testing.assert_allclose(oracle.per_step, -1.0, atol=1e-3)
+    assert oracle.time_average / 2.0 <= -1.0 + 1e-3

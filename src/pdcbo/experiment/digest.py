@@ -12,6 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 from pdcbo.optimizers import Optimizer
+from pdcbo.plants.suite import Entry
 
 # parts of the package that no result depends on
 APART = {
@@ -53,7 +54,9 @@ def own_digest(plant: Any, optimizer: type[Optimizer] | None) -> str:
 
 
 def _modules(defined: Any) -> set[str]:
-    """Return the modules that define a class and its bases, or a function."""
+    """Return the modules that define a class and its bases, or a function, bare or in an entry of the suite."""
+    if isinstance(defined, Entry):
+        defined = defined.build
     parts = defined.__mro__ if inspect.isclass(defined) else [getattr(defined, "func", defined)]
     return {getattr(part, "__module__", None) or type(part).__module__ for part in parts}
 

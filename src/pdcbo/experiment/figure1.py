@@ -24,16 +24,17 @@ from pdcbo.problem import Array
 STEPS = 500
 KNOWN = {"models": {"kernel": "squared-exponential", "length_scales": 1.0, "variance": 2.0, "noise_var": 0.05**2},
          "candidates": 50}  # fmt: skip
+ONE = {"beta_sqrt": 1.0}  # of the published experiments; PDCBO's setting "paper" has it by itself
 START = {"parameters": {"theta": 0.0}, "context": {"z": 0.0}}
 CORE = (
     Variant("PDCBO, paper's constants", "pdcbo", {**KNOWN, "setting": "paper"}),
     Variant("CEI", "cei", KNOWN),
-    Variant("SafeOpt", "safeopt", {**KNOWN, "safe": [START]}, (START,)),
+    Variant("SafeOpt", "safeopt", {**KNOWN, **ONE, "safe": [START]}, (START,)),
 )
 EXTRAS = (
     Variant("PDCBO, default", "pdcbo", KNOWN),
     Variant("CEI, as published", "cei", {**KNOWN, "published": True}),
-    Variant("Safe-UCB", "safeopt", {**KNOWN, "safe": [START], "ucb": True}, (START,)),
+    Variant("Safe-UCB", "safeopt", {**KNOWN, **ONE, "safe": [START], "ucb": True}, (START,)),
     Variant("PDCBO, eta = 1/sqrt(T)", "pdcbo", {**KNOWN, "setting": "paper", "eta": STEPS**-0.5}),
 )
 PUBLISHED = {CORE[0].label: "pdcbo", CORE[1].label: "cei", CORE[2].label: "safeopt"}

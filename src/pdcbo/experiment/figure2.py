@@ -15,7 +15,7 @@ import numpy as np
 
 from pdcbo.experiment.compare import comparison
 from pdcbo.experiment.drawing import band, limit_axes, sheet
-from pdcbo.experiment.figure1 import SHADES, over_steps
+from pdcbo.experiment.figure1 import ONE, SHADES, over_steps
 from pdcbo.experiment.jobs import Variant
 from pdcbo.experiment.published import published
 from pdcbo.experiment.runner import Report, run_jobs
@@ -31,21 +31,21 @@ GRID = {"candidates": 50}
 CORE = (
     Variant("PDCBO, paper's constants", "pdcbo", {**GRID, "setting": "paper"}, points=POINTS),
     Variant("CEI", "cei", GRID, points=POINTS),
-    Variant("SafeOpt", "safeopt", {**GRID, "safe": [{"parameters": SAFE}]}, points=POINTS),
+    Variant("SafeOpt", "safeopt", {**GRID, **ONE, "safe": [{"parameters": SAFE}]}, points=POINTS),
 )
 EXTRAS = (
     Variant("PDCBO, default", "pdcbo", GRID, points=POINTS),
     Variant("CEI, as published", "cei", {**GRID, "published": True}, points=POINTS),
-    Variant("CGP-UCB", "cgp-ucb", GRID, points=POINTS),
+    Variant("CGP-UCB", "cgp-ucb", {**GRID, **ONE}, points=POINTS),
     Variant("random", "random"),
     Variant("best constant", "fixed"),
-    Variant("Safe-UCB", "safeopt", {**GRID, "safe": [{"parameters": SAFE}], "ucb": True}, points=POINTS),
+    Variant("Safe-UCB", "safeopt", {**GRID, **ONE, "safe": [{"parameters": SAFE}], "ucb": True}, points=POINTS),
     Variant("PDCBO, eta = 1/sqrt(T)", "pdcbo", {**GRID, "setting": "paper", "eta": STEPS**-0.5}, points=POINTS),
 )
 FLIPPED = (
     Variant("PDCBO, paper's constants", "pdcbo", {**GRID, "setting": "paper"}, points=POINTS),
     Variant("CEI, as published", "cei", {**GRID, "published": True}, points=POINTS),
-    Variant("SafeOpt", "safeopt", {**GRID, "safe": [{"parameters": PUBLISHED_START}]}, points=POINTS),
+    Variant("SafeOpt", "safeopt", {**GRID, **ONE, "safe": [{"parameters": PUBLISHED_START}]}, points=POINTS),
 )
 PUBLISHED = {CORE[0].label: "pdcbo", CORE[1].label: "cei", CORE[2].label: "safeopt"}
 MORE_SHADES = (*SHADES[:5], "#cc79a7", "#7f7f7f", "#8c6d31", *SHADES[5:])

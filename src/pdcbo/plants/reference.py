@@ -2,8 +2,10 @@
 
 A table over candidates finds the basins. The three optima of `pdcbo.oracles` are then refined in all contexts at
 once: the support of each context's best mixture and the minimiser of the time-average Lagrangian by compass search, the
-best feasible point by a compass search that slides along the limits that bind. The refined points join the candidates
-of their context, so refinement never makes an oracle worse.
+best feasible point by a compass search that slides along the limits that bind. Above two parameters, and where some
+are whole numbers or choices, a search starts from several of the best candidates that lie apart; it is a search all
+the same, and a better point may have been missed. The refined points join the candidates of their context, so
+refinement never makes an oracle worse.
 
     z (T, n_z)   contexts          x (T, K, n_theta)   points a context          grid (M, n_theta)   candidates
 """
@@ -13,11 +15,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 
 from pdcbo import oracles
-from pdcbo.oracles import Oracle
+from pdcbo.oracles import Index, Oracle
 from pdcbo.problem import Array, Problem
 
 Values = Callable[[Array, Array], Array]  # theta (..., K, n_theta), z (..., 1, n_z) -> y (..., K, 1 + n)
@@ -25,6 +28,10 @@ Rows = Callable[[Array], Array]  # y (..., 1 + n) -> g (..., N)
 
 TABLE_ENTRIES = 200_000  # of a part of the table that is computed at once: it bounds what a plant needs in between
 CHUNK = 64  # contexts refined together
+STRETCH = 1.5  # of candidates about the centre of the box, beyond which they are put on its faces
+MOST_CORNERS = 8  # dimensions with 256 of them
+STARTS = 4  # of a search where one start may miss the basin
+APART = 0.1  # the least distance between them, in units of the diagonal of the box
 SMALLEST_STEP = 1e-4  # of the range: the optimum is quadratic in it
 ENOUGH = 0.02  # a step h that gains less than this times h^2 times the objective's range is halved
 
@@ -41,6 +48,15 @@ def candidate_grid(problem: Problem) -> Array:
         axes = np.meshgrid(*(np.linspace(0.0, 1.0, count) for count in counts), indexing="ij")
         return problem.snap(np.stack(axes, axis=-1).reshape(-1, problem.n_theta))
     return problem.snap(spread_out(2_500, problem.n_theta))
+
+
+def _with_faces(problem: Problem, grid: Array) -> Array:
+    """Return spread-out candidates with every second of them moved outwards, most of these onto a face, and corners.
+
+    Many an optimum lies there, and points that are spread out evenly do not.
+    """
+    corners = np.array(list(product((0.0, 1.0), repeat=problem.n_theta)))
+    return np.vstack([grid, problem.snap(0.5 + STRETCH * (grid[::2] - 0.5)), corners])
 
 
 def spread_out(n: int, d: int) -> Array:
@@ -61,6 +77,8 @@ def continuous_oracle(problem: Problem, values: Values, rows: Rows, z: Array, gr
     else:
         z, inverse, counts = z[:1], np.zeros(len(z), dtype=int), np.array([float(len(z))])
     inverse = inverse.reshape(-1)
+    if polish and 2 < problem.n_theta <= MOST_CORNERS:
+        grid = _with_faces(problem, grid)
     x, y = np.broadcast_to(grid, (len(z), *grid.shape)), _table(values, grid, z)
     if polish and any(variable.levels is None for variable in problem.parameters.values()):
         points = _refined(problem, values, rows, z, x, y, counts)
@@ -86,26 +104,42 @@ def _table(values: Values, grid: Array, z: Array) -> Array:
 
 
 def _refined(problem: Problem, values: Values, rows: Rows, z: Array, x: Array, y: Array, counts: Array) -> Array:
-    """Return points (T, K, n_theta): the best feasible one, the mixture's support, the Lagrangian's minimiser."""
+    """Return points (T, K, n_theta): the best feasible ones, the mixture's support, the Lagrangian's minimisers."""
     f, g = y[..., 0], rows(y)
+    several = STARTS if problem.n_theta > 2 or any(v.levels is not None for v in problem.parameters.values()) else 1
     best = oracles.best_feasible(f, g)[0]
     mixture = oracles.best_mixture(f, g)
     prices = oracles.time_average(f, g, counts)[2]
     support = np.where(mixture.support < 0, best[:, None], mixture.support)
-    starts = np.column_stack([best, support, np.argmin(f + g @ prices, axis=1)])
+    kept = np.where((g <= 0).all(axis=2), f, np.inf)
+    starts = np.column_stack([_apart(kept, x[0], best, several), support, _apart(f + g @ prices, x[0], None, several)])
     phi = np.repeat(mixture.prices[:, None], starts.shape[1], axis=1)
-    phi[:, -1] = prices
+    phi[:, -several:] = prices
     step = 1.5 * len(x[0]) ** (-1.0 / problem.n_theta)
     points = np.take_along_axis(x, starts[..., None], axis=1)
     feasible = np.all(g[np.arange(len(z)), best] <= 0, axis=1)
     scale = np.append(np.ptp(f), np.abs(g).max(axis=(0, 1))) + np.finfo(float).tiny
     for i in range(0, len(z), CHUNK):
         part = slice(i, i + CHUNK)
-        points[part, 1:] = _compass(problem, values, rows, z[part], points[part, 1:], phi[part, 1:], scale[0], step)
+        others = points[part, several:], phi[part, several:]
+        points[part, several:] = _compass(problem, values, rows, z[part], *others, scale[0], step)
         ok = i + np.flatnonzero(feasible[part])
         if problem.limits and len(ok):
-            points[ok, 0] = _slide(problem, values, rows, z[ok], points[ok, 0], scale, step)
+            for j in range(several):
+                points[ok, j] = _slide(problem, values, rows, z[ok], points[ok, j], scale, step)
     return points
+
+
+def _apart(merit: Array, grid: Array, first: Index | None, count: int) -> Index:
+    """Return the candidates (T, count) of least merit (T, M) that lie apart; the first again where no more are left."""
+    merit, rows = merit.copy(), np.arange(len(merit))
+    chosen = [np.argmin(merit, axis=1) if first is None else first]
+    while len(chosen) < count:
+        near = np.linalg.norm(grid - grid[chosen[-1]][:, None], axis=2) <= APART * math.sqrt(grid.shape[1])
+        merit[near] = np.inf
+        index = np.argmin(merit, axis=1)
+        chosen.append(np.where(np.isfinite(merit[rows, index]), index, chosen[0]))
+    return np.column_stack(chosen)
 
 
 def _compass(

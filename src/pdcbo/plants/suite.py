@@ -1,7 +1,8 @@
 """The suite: varied plants with known oracles, on which an optimizer must do well without being tuned to any.
 
-`develop` marks the half that defaults may be developed on; the rest is kept to report on. `steps` is the horizon of a
-run. Every entry takes `seed` and `contexts` as any plant does.
+`develop` marks the half that defaults may be developed on; on the rest it is only looked whether a change does harm. It
+is not all new: some of it wraps the reactor or the draws of the first half. `steps` is the horizon of a run. Every
+entry takes `seed` and `contexts` as any plant does.
 """
 
 from __future__ import annotations
@@ -71,9 +72,7 @@ SUITE: dict[str, Entry] = {
         _reactor(lambda base: Rescaled(base, objective=1e4, offset=3e7, constraints=1e-3)),
         "the reactor with a cost in tens of millions and constraints of 1e-4",
     ),
-    "reactor-drift": Entry(
-        _reactor(Drifting), "the reactor with a feed valve that loses its calibration and regains it"
-    ),
+    "reactor-drift": Entry(_reactor(Drifting), "the reactor with a feed valve that slowly loses its calibration"),
     "reactor-useless-contexts": Entry(
         _reactor(UselessContexts), "the reactor with three context variables that do not matter", True
     ),
@@ -83,7 +82,7 @@ SUITE: dict[str, Entry] = {
     ),
     "machine-fatigue": Entry(MachineFatigue, "speed and feed: hardness and order value, a fatigue budget", True),
     "pump-station": Entry(PumpStation, "a choice, a whole number and a speed: demand and tariff"),
-    "gardner": Entry(synthetic.gardner, "Gardner's first simulation, one of its inputs given", True),
+    "gardner": Entry(synthetic.gardner, "Gardner's first simulation, one of its inputs given, a tighter limit", True),
     "gramacy": Entry(synthetic.gramacy, "Gramacy's toy problem with the cost's weight given"),
     "branin": Entry(synthetic.branin, "Branin's function on a disk, one of its inputs given"),
     "ackley": Entry(synthetic.ackley, "Ackley's function about a moving centre, two limits"),

@@ -36,7 +36,10 @@ class Formula(SimulatedPlant):
 
 
 def gardner(seed: int = 0, contexts: str = "uniform") -> Formula:
-    """Return the first simulation of Gardner et al. (2014), cos 2x cos y + sin x s.t. cos(x + y) <= -1/2, y given."""
+    """Return the first simulation of Gardner et al. (2014), cos 2x cos y + sin x s.t. cos(x + y) <= -1/2, y given.
+
+    The limit is tighter than theirs, 1/2, so that it binds.
+    """
     problem = Problem({"x": (0.0, 6.0)}, {"y": (0.0, 6.0)}, {"c": Constraint(upper=-0.5, noise=0.05)})
 
     def function(p: Columns, c: Columns) -> tuple[Array, ...]:
