@@ -75,7 +75,7 @@ def test_options_reach_the_variants_that_the_suite_has_by_default(monkeypatch: p
         (("compare", "gp-sample", "--optimizers", "nobody"), "is no optimizer"),
         (("reproduce", "figure9"), "figure must be one of"),
         (("run", "--plant-option", "contexts"), "is not key=value"),
-        (("suite", "--option", "nobody.eta=3"), "a label out of ['pdcbo', 'cei', 'safeopt', 'safe-ucb'"),
+        (("suite", "--option", "nobody.eta=3"), "a label out of ['pdcbo', 'algorithm 1', 'cei', 'safeopt', 'safe-ucb'"),
         (("run", "--option", "pdcbo.speed=1", "--steps", "1"), "speed"),
     ],
 )
@@ -175,3 +175,11 @@ def test_the_version_is_said_and_the_package_is_a_command() -> None:
     assert done.stdout == f"pdcbo {pdcbo.__version__}\n"
     citation = (Path(__file__).parents[1] / "CITATION.cff").read_text()
     assert f"\nversion: {pdcbo.__version__}\n" in citation
+
+
+def test_make_clean_keeps_the_results() -> None:
+    done = subprocess.run(
+        ["make", "--dry-run", "clean"], cwd=Path(__file__).parents[1], capture_output=True, text=True, check=True
+    )
+    assert ".venv" in done.stdout
+    assert "runs" not in done.stdout

@@ -122,6 +122,24 @@ def test_it_fits_a_phone_in_light_and_dark(browser: Browser, service: str, schem
     context.close()
 
 
+def test_the_page_finds_back_after_a_stream_and_a_look_that_were_refused(browser: Browser, service: str) -> None:
+    with pdcbo.connect(service, "plant", PROBLEM, optimizer="random") as remote:
+        drive(remote, 0, 2)
+        page = browser.new_page()
+        page.route("**/stream", lambda route: route.fulfill(status=503), times=1)
+        page.goto(f"{service}/studies/plant")
+        expect(page.locator("#live")).to_have_text("connection lost, trying again")
+        expect(page.locator("#live")).to_have_text("live", timeout=10_000)
+        drive(remote, 2, 3)
+        expect(page.locator(".card", has_text="Step").locator(".value")).to_have_text("3", timeout=10_000)
+        page.route("**/status", lambda route: route.abort(), times=1)
+        page.evaluate("refresh()")
+        expect(page.locator("#live")).to_have_text("connection lost, trying again")
+        page.evaluate("refresh()")
+        expect(page.locator("#live")).to_have_text("live", timeout=5_000)
+        page.close()
+
+
 def ten_thousand(path: Path) -> None:
     """Write a journal of 10,000 steps in one transaction."""
     with Study.open(path, "long", PROBLEM, optimizer="random", horizon=10_000) as study:

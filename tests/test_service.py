@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from store_tools import PROBLEM, answer, context, free_port, served
 import pdcbo
 from pdcbo.client import ServiceError
 from pdcbo.guards import Guards
+from pdcbo.service import live, routes, server
 from pdcbo.service.security import SESSION_SECONDS, Sessions
 from pdcbo.service.server import make_server
 from pdcbo.store import Conflict, Study, open_journal
@@ -159,6 +161,28 @@ def test_metrics_are_prometheus_text(service: str) -> None:
         assert line.startswith("# TYPE ") or float(line.rsplit(" ", 1)[1]) >= 0
 
 
+def test_made_up_methods_are_counted_as_one(service: str) -> None:
+    for method in ("BREW", "STEEP"):
+        httpx.request(method, f"{service}{API}", headers={"Host": "evil.example"})
+    text = httpx.get(f"{service}/metrics").text
+    assert 'pdcbo_http_requests_total{method="other",route="other",status="403"} 2' in text
+    assert "BREW" not in text
+
+
+def test_metrics_count_the_events_of_studies_that_nobody_has_called_yet(tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path}/service.db"
+    with Study.open(address, "idle", PROBLEM, optimizer="random") as study:
+        study.ask({"c": 0.5})
+    with served(address) as url:
+        text = httpx.get(f"{url}/metrics").text
+        assert 'pdcbo_study_events{study="idle"} 2' in text
+        assert "pdcbo_study_steps{" not in text
+        pdcbo.connect(url, "idle").close()
+        text = httpx.get(f"{url}/metrics").text
+        assert 'pdcbo_study_events{study="idle"} 2' in text
+        assert 'pdcbo_study_pending{study="idle"} 1' in text
+
+
 def test_a_token_is_needed_beyond_this_machine(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path}/service.db"
     with pytest.raises(ValueError, match="needs a token"), served(address, host="0.0.0.0"):
@@ -191,6 +215,22 @@ def test_a_token_is_needed_beyond_this_machine(tmp_path: Path) -> None:
             assert gone.status_code == 401
             assert gone.json()["kind"] is None
     journal.close()
+
+
+def test_a_name_that_others_know_needs_a_token_on_this_machine_too(tmp_path: Path) -> None:
+    """A proxy that speaks TLS to others reaches the service from this machine, as anybody through it does."""
+    address = f"sqlite:///{tmp_path}/service.db"
+    with pytest.raises(ValueError, match=r"tuner\.example needs a token"):
+        make_server(address, allow_hosts=("localhost", "tuner.example"))
+    with served(address, allow_hosts=("LocalHost", "127.0.0.2")) as url:
+        assert httpx.get(f"{url}{API}").status_code == 200
+    journal = open_journal(address)
+    journal.add_token("plant", "secret")
+    journal.close()
+    with served(address, allow_hosts=("tuner.example",)) as url:
+        assert httpx.get(f"{url}{API}").status_code == 401
+        proxied = {"Host": "tuner.example", "Origin": "https://tuner.example", "Authorization": "Bearer secret"}
+        assert httpx.get(f"{url}{API}", headers=proxied).status_code == 200
 
 
 def events_of(url: str, after: int, count: int) -> list[dict[str, object]]:
@@ -243,6 +283,54 @@ def test_a_stop_ends_streams_and_keeps_everything(tmp_path: Path) -> None:
         process.wait()
     with Study.open(f"sqlite:///{tmp_path}/s.db", "plant") as study:
         assert study.step == 1
+
+
+def test_a_call_that_a_stop_does_not_wait_for_is_to_be_repeated(tmp_path: Path, monkeypatch: Any) -> None:
+    begun, release = threading.Event(), threading.Event()
+    monkeypatch.setattr(server, "GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(Study, "summary", lambda _: begun.set() or release.wait(20))
+    with ThreadPoolExecutor() as pool:
+        with served(f"sqlite:///{tmp_path}/service.db") as url:
+            pdcbo.connect(url, "plant", PROBLEM, optimizer="random").close()
+            call = pool.submit(httpx.get, f"{url}{API}/plant/summary", timeout=20)
+            assert begun.wait(20)
+        release.set()
+        assert call.result().status_code == 503
+        assert call.result().headers["retry-after"] == "1"
+        assert call.result().json()["error"] == "the service is stopping; repeat the call"
+
+
+def test_a_stream_ends_with_its_token_however_busy_it_is(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(live, "BEAT_SECONDS", 0.2)
+    address = f"sqlite:///{tmp_path}/service.db"
+    journal = open_journal(address)
+    journal.add_token("plant", "secret")
+    known = {"Authorization": "Bearer secret"}
+    with (
+        served(address, require_token=True) as url,
+        Study.open(address, "plant", PROBLEM, optimizer="random") as study,
+        ThreadPoolExecutor() as pool,
+        httpx.stream("GET", f"{url}{API}/plant/stream", headers=known, timeout=5) as stream,
+    ):
+        lines = stream.iter_lines()
+        while next(lines) != ": still here":
+            pass
+        journal.remove_token("plant")
+        rest = pool.submit(list, lines)
+        for _ in range(100):
+            if not rest.done():
+                study.ask({"c": 0.5})
+                time.sleep(0.02)
+        assert rest.done()
+    journal.close()
+
+
+def test_warnings_are_json_lines_too() -> None:
+    script = "import warnings; from pdcbo.service import telemetry; telemetry.configure_logs(); warnings.warn('hm')"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    [line] = map(json.loads, done.stderr.splitlines())
+    assert (line["level"], line["logger"]) == ("warning", "py.warnings")
+    assert "UserWarning: hm" in line["message"]
 
 
 def test_the_client_says_what_it_was_refused_and_when_nobody_answers(tmp_path: Path) -> None:
@@ -504,6 +592,7 @@ def test_models_go_over_the_wire(service: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        ({"url": "http://127.0.0.1:x"}, "url must be an address .*, got 'http://127.0.0.1:x'"),
         ({"study": "a/b"}, "study must have 1 to 64 letters"),
         ({"study": 5}, "study must have 1 to 64 letters"),
         ({"retries": -1}, "retries must be at least 0"),
@@ -512,7 +601,7 @@ def test_models_go_over_the_wire(service: str) -> None:
 )
 def test_connect_says_what_is_wrong(arguments: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        pdcbo.connect("http://127.0.0.1:1", **{"study": "plant", **arguments})
+        pdcbo.connect(**{"url": "http://127.0.0.1:1", "study": "plant", **arguments})
 
 
 def test_a_store_that_fails_behind_the_gate_is_unavailable_and_the_client_repeats(tmp_path: Path) -> None:
@@ -556,6 +645,31 @@ def test_orders_need_no_body_and_a_resume_keeps_its_reason(service: str) -> None
         assert httpx.post(f"{service}{API}/plant/resume").status_code == 200
         remote.pause("x" * 5000)
         assert len(remote.events()[-1]["payload"]["reason"]) == 2000
+
+
+def test_a_long_reason_is_cut_short_and_not_refused(service: str) -> None:
+    with pdcbo.connect(service, "plant", PROBLEM, optimizer="random") as remote:
+        remote.ask({"c": 0.5})
+        for order in ("suggestions/1/fail", "pause", "resume"):
+            answered = httpx.post(f"{service}{API}/plant/{order}", json={"reason": "x" * 5000})
+            assert answered.status_code == 200, answered.text
+            assert remote.events()[-1]["payload"]["reason"] == "x" * 2000
+
+
+def test_a_history_is_sent_in_parts_of_bounded_size(service: str, monkeypatch: Any) -> None:
+    monkeypatch.setattr(routes, "PART", 3)
+    with pdcbo.connect(service, "plant", PROBLEM, optimizer="random") as remote:
+        for _ in range(4):
+            remote.tell(remote.ask({"c": 0.5}), 1.0, {"g": 0.1})
+        whole = httpx.get(f"{service}{API}/plant/history").json()
+        assert [e["seq"] for e in whole["events"]] == list(range(1, 10))
+        for size in (1, 1000):
+            monkeypatch.setattr(routes, "HISTORY_BYTES", size)
+            part = httpx.get(f"{service}{API}/plant/history").json()
+            assert part["events"] == whole["events"][: part["next"]]
+            assert part["next"] == 1 if size == 1 else 1 < part["next"] < 9
+            assert remote.events() == whole["events"]
+            assert remote.events(2, 5) == whole["events"][2:7]
 
 
 def test_a_host_is_allowed_by_its_name_alone(tmp_path: Path) -> None:
@@ -605,6 +719,11 @@ def test_bodies_tables_and_deadlines_have_the_limits_that_are_stated(tmp_path: P
             assert httpx.post(ask, content=body, headers={"Content-Type": "application/json"}).status_code == status
         assert httpx.post(ask, json={"context": {"c": 0.5}, "deadline": 3600}).status_code == 200
         assert httpx.post(ask, json={"context": {"c": 0.5}, "deadline": 3601}).status_code == 422
+        for deadline, status in ((3600, 200), (3601, 422), (1e9, 422)):
+            guards = {"fallback": {"a": 0.5, "b": 0.5}, "deadline": deadline}
+            answer = httpx.put(f"{url}{API}/plant/guards", json={"guards": guards})
+            assert answer.status_code == status, answer.text
+            assert status == 200 or "guards.deadline" in answer.json()["error"]
     with served(f"sqlite:///{tmp_path}/service.db") as url:
         row = {"a": 0.1, "b": 0.2, "c": 0.3, "g": 1.0}
         for count, status in ((10_000, 200), (10_001, 422)):

@@ -9,6 +9,7 @@ from store_tools import PROBLEM, answer, context
 from typer.testing import CliRunner
 
 from pdcbo.cli import app
+from pdcbo.service import server
 from pdcbo.store import Study, open_journal
 from pdcbo.store.journal import hash_token
 
@@ -45,6 +46,9 @@ def test_report_export_and_import(tmp_path: Path) -> None:
         (("import", "plant", "junk.parquet"), "junk.parquet is not a Parquet file"),
         (("import", "plant", "junk.txt"), "must end in .csv or .parquet, got 'junk.txt'"),
         (("serve", "--certificate", "no.pem", "--key", "no.key"), "--certificate 'no.pem' with --key 'no.key' cannot"),
+        (("serve", "--max-body", "0"), "--max-body must be at least 1 byte, got 0"),
+        (("serve", "--port", "99999"), "--port must be at least 0 and at most 65535, got 99999"),
+        (("serve", "--log-level", "loud"), "--log-level must be one of DEBUG, INFO, WARNING, ERROR, got 'loud'"),
         (("serve", "--key", "no.key"), "--key 'no.key' needs its --certificate"),
         (
             ("serve", "--store", "sqlite:///none/plant.db"),
@@ -68,11 +72,12 @@ def test_errors_are_one_line_that_names_the_file_or_value(
     assert said.count("\n") == 1
 
 
-def test_a_port_must_be_one() -> None:
-    code, said = run("serve", "--port", 99999)
-    assert code == 2
-    assert "--port" in said
-    assert "65535" in said
+@pytest.mark.parametrize("given", ["warning", "Warning", "WARNING"])
+def test_a_log_level_may_be_written_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    levels: list[str] = []
+    monkeypatch.setattr(server, "serve", lambda store, *, log_level, **_: levels.append(log_level))
+    assert run("serve", "--store", tmp_path / "plant.db", "--log-level", given) == (0, "")
+    assert levels == ["WARNING"]
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import sqlite3
 import threading
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,9 +17,10 @@ from store_tools import PROBLEM, answer, context
 import pdcbo
 from pdcbo.optimizers import OPTIMIZERS
 from pdcbo.problem import Array
-from pdcbo.store import Conflict, StoreError, Study
-from pdcbo.store.follower import Worker
-from pdcbo.store.journal import encode
+from pdcbo.store import Conflict, Journal, StoreError, Study
+from pdcbo.store.backends import SqliteBackend, connect_sqlite
+from pdcbo.store.follower import Worker, snapshot
+from pdcbo.store.journal import PARTS, _encode_in_parts, encode
 
 
 def drive(tuner: pdcbo.Optimizer | Study, first: int, last: int) -> list[pdcbo.Suggestion]:
@@ -106,6 +109,7 @@ def test_what_is_repeated_is_recognised_and_what_contradicts_is_refused(store: s
         (lambda s, q: s.tell(q, 1.0, {"g": object()}), TypeError),
         (lambda s, q: s.tell(q, 1.0, {}), ValueError),
         (lambda s, q: s.tell(q, 1.0, {"g": 1.0}, reference=float("nan")), ValueError),
+        (lambda s, q: s.tell(q, 1.0, {"g": 1.0}, reference=-1.7e308), ValueError),
         (lambda s, q: s.tell(99, 1.0, {"g": 1.0}), ValueError),
         (lambda s, q: s.fail(q, 5), TypeError),
         (lambda s, q: s.fail(q, "", applied="yes"), TypeError),
@@ -116,6 +120,8 @@ def test_what_is_repeated_is_recognised_and_what_contradicts_is_refused(store: s
         (lambda s, q: s.set_guards({"max_change": {"z": 1.0}}), ValueError),
         (lambda s, q: s.set_guards({"deadline": 1.0}), ValueError),
         (lambda s, q: s.set_known_good({"a": 0.1}), ValueError),
+        (lambda s, q: s.set_known_good(q, key=[1]), TypeError),
+        (lambda s, q: s.set_known_good(1, key="a\nb"), ValueError),
         (lambda s, q: s.return_to_known_good(), Conflict),
     ],
 )
@@ -419,3 +425,203 @@ def test_where_a_step_ran_stays_as_first_told(tmp_path: Path) -> None:
             study.tell(s, 1.0, {"g": 0.1}, applied={"a": 0.6})
         with pytest.raises(Conflict, match=r"use correct\(\)"):
             study.tell(s, 2.0, {"g": 0.1}, applied={"a": 0.5})
+
+
+def test_a_snapshot_is_the_state_of_its_moment(tmp_path: Path) -> None:
+    with Study.open(tmp_path / "plant.db", "plant", PROBLEM, horizon=50) as study:
+        drive(study, 0, 9)
+        study.ask(context(9))
+        with study.optimizer() as optimizer:
+            state, later = encode(optimizer.state()), snapshot(optimizer)
+        study.correct(1, objective=0.25)
+        study.set_limits({"g": pdcbo.Constraint(upper=0.4, noise=0.2)})
+        study.observe({"a": 0.1, "b": 0.3}, {"c": 0.2}, objective=0.7)
+        study.tell(10, 1.0, {"g": 0.1})
+        drive(study, 10, 14)
+        assert encode(study.state()) != state
+        assert encode(later()) == state
+        assert _encode_in_parts(later(), PARTS) == state
+
+
+@pytest.fixture
+def slow_checkpoint(monkeypatch: pytest.MonkeyPatch) -> dict[str, threading.Event]:
+    """Checkpoints that are due after ten events, and reach the disk when they are let."""
+    monkeypatch.setattr("pdcbo.store.core.CHECKPOINT_EVENTS", 10)
+    events, save = {"begun": threading.Event(), "ready": threading.Event()}, Journal.save_checkpoint
+
+    def wait(journal: Journal, study: int, seq: int, state: Any) -> None:
+        events["begun"].set()
+        assert events["ready"].wait(60)
+        save(journal, study, seq, state)
+
+    monkeypatch.setattr(Journal, "save_checkpoint", wait)
+    return events
+
+
+def until_begun(study: Study, checkpoint: dict[str, threading.Event]) -> int:
+    """Drive a study until a checkpoint is being written; one that a new event overtakes is left to the next."""
+    for t in range(200):
+        drive(study, t, t + 1)
+        if t >= 5 and checkpoint["begun"].wait(0.3):
+            return t + 1
+    raise AssertionError("no checkpoint was begun")
+
+
+def test_nobody_waits_for_a_checkpoint_and_it_is_of_its_seq(
+    tmp_path: Path, slow_checkpoint: dict[str, threading.Event]
+) -> None:
+    guards = {"fallback": {"a": 0.0, "b": 0.0}}
+    study = Study.open(tmp_path / "plant.db", "plant", PROBLEM, optimizer="random", guards=guards)
+    first = until_begun(study, slow_checkpoint)
+    for t in range(first, first + 6):  # while it is being written
+        s = study.ask(context(t), deadline=10.0)
+        assert study.events()[-1].payload["origin"] == "model"
+        study.tell(s, *answer(s.parameters, s.context, t))
+    assert study.journal.checkpoint(1) is None
+    expected = encode(study.state()), picture(study)
+    slow_checkpoint["ready"].set()
+    study.close()  # which lets it be written
+    saved = study.journal.checkpoint(1)
+    assert saved is not None
+    assert 10 < saved[0] < study.seq
+    assert len(saved[1]["optimizer"]["ledger"]["steps"]) == sum(e.kind == "ask" for e in study.events()[: saved[0]])
+    with Study.open(tmp_path / "plant.db", "plant") as restored:
+        assert (encode(restored.state()), picture(restored)) == expected
+    study.close()
+
+
+def test_a_checkpoint_that_outlasts_its_study_leaves_no_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow_checkpoint: dict[str, threading.Event]
+) -> None:
+    monkeypatch.setattr("pdcbo.store.study.STOP_SECONDS", 0.01)
+    study = Study.open(tmp_path / "plant.db", "plant", PROBLEM, optimizer="random")
+    until_begun(study, slow_checkpoint)
+    clerk = study._clerk._thread
+    assert clerk is not None
+    study.close()
+    slow_checkpoint["ready"].set()
+    clerk.join(60)
+    assert isinstance(study.journal.database, SqliteBackend)
+    assert study.journal.database._connection is None
+    assert study.journal.checkpoint(1) is not None
+    study.close()
+
+
+def test_checkpoints_are_a_small_share_of_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Study.open(tmp_path / "plant.db", "plant", PROBLEM, optimizer="random") as study:
+        drive(study, 0, 4)
+        written: list[int] = []
+        monkeypatch.setattr(study, "_checkpoint_quietly", lambda: written.append(study.seq))
+        study._follower.checkpoint_seconds = 1.0
+        for seconds, due in ((5.0, 0), (19.0, 0), (21.0, 1)):
+            study._follower.replay_seconds = study._follower.spared_seconds + seconds
+            study.ask(context(5))
+            study._clerk.submit(lambda: None).result(60)
+            assert len(written) == due
+
+
+def test_a_model_restored_from_its_checkpoint_has_nothing_to_replay(tmp_path: Path, monkeypatch: Any) -> None:
+    with Study.open(tmp_path / "plant.db", "plant", PROBLEM, optimizer="random") as study:
+        drive(study, 0, 4)
+        study.checkpoint()
+        assert study._follower.checkpoint_seconds > 0.0
+        assert study._follower.spared_seconds == study._follower.replay_seconds
+    restore = pdcbo.Random.restore
+    monkeypatch.setattr(pdcbo.Random, "restore", lambda state: (time.sleep(0.5), restore(state))[1])
+    with Study.open(tmp_path / "plant.db", "plant") as study:
+        study.state()
+        assert study._follower.replay_seconds < 0.25
+
+
+class Forgetful:
+    """A connection that commits and, if told so, loses the answer."""
+
+    def __init__(self, path: str, forget: list[bool]) -> None:
+        self.real, self.forget = connect_sqlite(path), forget
+
+    def execute(self, sql: str, values: tuple[Any, ...] = ()) -> Any:
+        result = self.real.execute(sql, values)
+        if sql == "COMMIT" and self.forget:
+            self.forget.clear()
+            raise sqlite3.OperationalError("disk I/O error")
+        return result
+
+    def close(self) -> None:
+        self.real.close()
+
+
+CALLS: dict[str, Any] = {
+    "ask": lambda s: s.ask(context(0)),
+    "observe": lambda s: s.observe({"a": 0.1, "b": 0.3}, {"c": 0.2}, objective=0.7),
+    "correct": lambda s: s.correct(1, objective=0.5),
+    "limits": lambda s: s.set_limits({"g": 0.4}),
+    "pause": lambda s: s.pause("lunch"),
+    "known-good": lambda s: s.set_known_good(1),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_whose_answer_the_disk_lost_counts_once_when_repeated(tmp_path: Path, call: str) -> None:
+    forget: list[bool] = []
+    journal = Journal(SqliteBackend(str(tmp_path / "plant.db"), connect=lambda path: Forgetful(path, forget)))
+    with Study.open(journal, "plant", PROBLEM, optimizer="random") as study:
+        study.tell(study.ask(context(1)), 1.0, {"g": 0.1})
+        before = study.seq
+        forget.append(True)
+        with pytest.raises(StoreError, match="may be repeated, with the same key where it takes one"):
+            CALLS[call](study)
+        again = CALLS[call](study)
+        assert study.seq == before + 1
+        assert call != "ask" or study.pending == [again]
+        CALLS[call](study)  # a new one
+        assert study.seq == before + 2
+        forget.append(True)
+        with pytest.raises(StoreError):
+            CALLS[call](study)
+        study.observe({"a": 0.9, "b": 0.3}, {"c": 0.2}, objective=0.7)
+        CALLS[call](study)  # another call came between: it is a new one
+        assert study.seq == before + 5
+
+
+@pytest.mark.parametrize("store", ["postgresql"], indirect=True)
+def test_nobody_waits_for_ever_on_postgresql(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import psycopg
+
+    with Study.open(store, "plant", PROBLEM, optimizer="random") as study:
+        execute = study.journal.database.execute
+        for name, value in (("lock_timeout", "30s"), ("statement_timeout", "1min")):
+            assert execute(f"SHOW {name}") == [(value,)]
+        given = study.journal.database._connection.info.get_parameters()  # type: ignore[attr-defined]
+        assert {"keepalives_idle": "10", "tcp_user_timeout": "30000"}.items() <= given.items()
+        s = study.ask(context(0))
+        study.close()
+        monkeypatch.setattr("pdcbo.store.backends.BUSY_SECONDS", 0.2)
+        monkeypatch.setattr("pdcbo.store.backends.STATEMENT_SECONDS", 0.5)
+        with psycopg.connect(store) as other:  # which stands still inside a transaction
+            other.execute("SELECT id FROM studies FOR UPDATE")
+            with pytest.raises(StoreError, match=r"(?s)lock timeout.*may be repeated"):
+                study.tell(s, 1.0, {"g": 0.1})
+        with pytest.raises(StoreError, match=r"(?s)statement timeout.*may be repeated"):
+            execute("SELECT pg_sleep(5)")
+        study.tell(s, 1.0, {"g": 0.1})
+        assert study.step == 1
+
+
+def test_a_study_that_nobody_holds_any_more_is_closed(tmp_path: Path) -> None:
+    study = Study.open(tmp_path / "plant.db", "plant", PROBLEM, optimizer="random")
+    study.close_when_unused()
+    before = {thread for thread in threading.enumerate() if thread.name == "pdcbo-model"}
+    study.ask(context(0), deadline=60.0)
+    study.prepare()
+    [thread] = {thread for thread in threading.enumerate() if thread.name == "pdcbo-model"} - before
+    database = study.journal.database
+    assert isinstance(database, SqliteBackend)
+    assert database._connection is not None
+    gc.disable()  # the last user closes it, not some later collection
+    try:
+        del study
+        thread.join(60)
+    finally:
+        gc.enable()
+    assert not thread.is_alive()
+    assert database._connection is None

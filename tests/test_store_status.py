@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ import pdcbo
 from pdcbo import figures
 from pdcbo.history import History
 from pdcbo.store import Study
+from pdcbo.store import status as status_module
 from pdcbo.store.status import age_in_words, history_of, status
 
 
@@ -148,3 +151,47 @@ def test_the_page_shows_what_ran_and_compares_like_with_like(tmp_path: Path) -> 
     assert (history.parameters["a"][0], history.context["c"][0], history.context["c"][-1]) == (2.5, 3.0, 0.5)
     with study.optimizer() as optimizer:
         assert History.of_optimizer(optimizer).parameters["a"][0] == pytest.approx(2.5)
+
+
+def test_what_the_record_shows_is_made_once_and_holds_up_no_tell(tmp_path: Path, monkeypatch: Any) -> None:
+    study = Study.open(tmp_path / "plant.db", "plant", PROBLEM, optimizer="random")
+    study.tell(study.ask({"c": 0.5}), 1.0, {"g": 0.25})
+    pending = study.ask({"c": 0.5})
+    made, ready, begun = status_module._constraint, threading.Event(), threading.Event()
+    seen: list[dict[str, Any]] = []
+
+    def slow(*arguments: Any) -> dict[str, Any]:
+        begun.set()
+        assert ready.wait(60)
+        seen.append(arguments[0])
+        return made(*arguments)
+
+    monkeypatch.setattr(status_module, "_constraint", slow)
+    found: list[dict[str, Any]] = []
+    watchers = [threading.Thread(target=lambda: found.append(status(study))) for _ in range(4)]
+    for watcher in watchers[:3]:
+        watcher.start()
+    assert begun.wait(60)
+    study.tell(pending, 3.0, {"g": 0.75})  # nobody has let them make it yet
+    ready.set()
+    for watcher in watchers[:3]:
+        watcher.join(60)
+    assert 1 <= len(seen) <= 2
+    watchers[3].start()
+    watchers[3].join(60)
+    assert len(seen) == 2
+    by_seq = {each["seq"]: each for each in found}
+    shown = {seq: (each["step"], each["average_cost"], len(each["pending"])) for seq, each in by_seq.items()}
+    assert shown == {4: (1, 1.0, 1), 5: (2, 2.0, 0)}
+    assert [by_seq[seq]["constraints"]["g"]["average"] for seq in (4, 5)] == [0.25, 0.5]
+
+
+def test_noise_that_the_models_have_learned_since_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = pdcbo.Problem({"u": (0.0, 1.0)}, {}, {"g": 0.5})
+    study = Study.open(tmp_path / "plant.db", "plant", problem, optimizer="random", horizon=30)
+    study.tell(study.ask(), 1.0, {"g": 0.3})
+    doubts = []
+    for noise in (None, 0.1, 0.2):
+        monkeypatch.setattr(study, "noise_levels", lambda noise=noise: [None, noise])
+        doubts.append(status(study)["constraints"]["g"]["doubt"])
+    assert doubts == [None, pytest.approx(doubts[2] / 2), pytest.approx(doubts[1] * 2)]

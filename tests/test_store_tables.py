@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -196,3 +198,67 @@ def test_options_are_read_as_spreadsheets_write_them(tmp_path: Path) -> None:
     file = tmp_path / "t.csv"
     file.write_text("on,n,objective,g\nTRUE,1.0,1,1\nfalse,2.50,1,1\n")
     assert [(row["on"], row["n"]) for row in read(file, problem)] == [(True, 1), (False, 2.5)]
+
+
+def test_no_reason_is_a_formula_and_numbers_stay_numbers(tmp_path: Path) -> None:
+    problem = pdcbo.Problem({"u": (-1.0, 0.0), "k": pdcbo.Choice(["-x", "=y"])}, {}, {"reason": 0.5})
+    file = tmp_path / "t.csv"
+    reasons = ['=HYPERLINK("http://evil.example")', "+1", "-1", "@SUM(A1)", "\t=1", "plain, -1", ""]
+    with Study.open(tmp_path / "a.db", "plant", problem, optimizer="random") as study:
+        for reason in reasons:
+            study.fail(study.ask(), reason)
+        told = study.ask()
+        study.tell(told, -1.5, {"reason": -0.25})
+        export(study, file)
+        with file.open(newline="") as table:
+            exported = list(csv.DictReader(table))
+        assert [row["reason_"] for row in exported[:-1]] == [f"'{r}" for r in reasons[:5]] + reasons[5:]
+        assert (exported[-1]["objective"], exported[-1]["reason"]) == ("-1.5", "-0.25")
+        assert exported[-1]["k"] == told.parameters["k"]
+        assert read(file, problem) == [{**told.parameters, "objective": -1.5, "reason": -0.25}]
+        assert load(study, file) == 0
+
+
+def test_parquet_is_written_in_one_go_in_the_types_of_its_columns(tmp_path: Path, monkeypatch: Any) -> None:
+    import duckdb
+
+    problem = pdcbo.Problem(
+        {"u": (0.0, 1.0), "i": pdcbo.Integer(0, 9), "k": pdcbo.Choice(["x", 3, True])}, {}, {"g": 0.5}
+    )
+    file = tmp_path / "t.parquet"
+    connect, statements = duckdb.connect, []
+
+    class Counting:
+        def __init__(self) -> None:
+            self.real = connect()
+
+        def __enter__(self) -> Any:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            self.real.close()
+
+        def execute(self, sql: str, *values: Any) -> Any:
+            statements.append(sql)
+            return self.real.execute(sql, *values)
+
+    monkeypatch.setattr(duckdb, "connect", Counting)
+    with Study.open(tmp_path / "a.db", "plant", problem, optimizer="random") as study:
+        assert export(study, file) == 0
+        made = [study.ask() for _ in range(30)]
+        for s in made[:20]:
+            study.tell(s, 0.1 * s.id, {"g": None})
+        statements.clear()
+        assert export(study, file) == 30
+    assert len(statements) == 3
+    with connect() as database:
+        found = database.execute(f"SELECT suggestion, settled, u, i, k, objective, g FROM '{file}'")
+        kinds, written = [column[1] for column in found.description], found.fetchall()
+    assert [str(kind) for kind in kinds] == ["BIGINT", "DOUBLE", "DOUBLE", "BIGINT", "VARCHAR", "DOUBLE", "DOUBLE"]
+    for s, row in zip(made, written, strict=True):
+        told = s.id <= 20
+        assert row[0] == s.id
+        assert row[1:2] != (None,) if told else row[1] is None
+        assert row[2:5] == (s.parameters["u"], s.parameters["i"], str(s.parameters["k"]))
+        assert row[5:] == (0.1 * s.id if told else None, None)
+    assert [row["k"] for row in read(file, problem)] == [s.parameters["k"] for s in made[:20]]

@@ -167,9 +167,14 @@ class RemoteStudy:
         return result
 
     def events(self, after: int = 0, limit: int = 1000) -> list[dict[str, Any]]:
-        """Return the journal's events after a seq."""
-        found: list[dict[str, Any]] = self._call("GET", f"/history?after={after}&limit={limit}")["events"]
-        return found
+        """Return the journal's events after a seq; where they are large, the service sends them in parts."""
+        found: list[dict[str, Any]] = []
+        while True:
+            part = self._call("GET", f"/history?after={after}&limit={limit - len(found)}")
+            found += part["events"]
+            if not part["events"] or len(found) >= limit:
+                return found
+            after = part["next"]
 
     @property
     def problem(self) -> Problem:
@@ -249,6 +254,10 @@ def connect(
     """
     if not isinstance(url, str) or not url.startswith(("http://", "https://")):
         raise ValueError(f"url must begin with http:// or https://, as in http://127.0.0.1:8765, got {url!r}")
+    try:
+        httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise ValueError(f"url must be an address such as http://127.0.0.1:8765, got {url!r}: {error}") from None
     check_name(study, "study")
     if as_whole(retries, "retries") < 0:
         raise ValueError(f"retries must be at least 0, got {retries!r}")

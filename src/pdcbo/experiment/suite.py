@@ -40,6 +40,7 @@ from pdcbo.problem import Array
 
 VARIANTS = (
     Variant("pdcbo", "pdcbo"),
+    Variant("algorithm 1", "pdcbo", {"setting": "standard"}),  # as the paper has it, in standardised units
     Variant("cei", "cei"),
     Variant("safeopt", "safeopt"),
     Variant("safe-ucb", "safeopt", {"ucb": True}),

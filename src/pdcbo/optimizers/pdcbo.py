@@ -160,9 +160,10 @@ class PDCBO(ModelBased):
             self.queue = np.maximum(self.queue + np.subtract(signal, step.signal), 0.0)
         step.signal, step.expected = signal, expected and after
         # summed anew: of what a wrong 1e20 was added to, nothing is left when it is taken away
-        history = self.ledger.history()
-        self.balance = self._sum([each.expected or each.signal for each in history])
-        self.queue = np.maximum(self.queue, self._sum([each.signal for each in history[since:]]))
+        history, corrected = self.ledger.history(), np.not_equal(after, before)
+        self.balance = np.where(corrected, self._sum([each.expected or each.signal for each in history]), self.balance)
+        least = np.where(corrected, self._sum([each.signal for each in history[since:]]), 0.0)
+        self.queue = np.maximum(self.queue, least)
 
     def _sum(self, moves: list[list[float]]) -> Array:
         """Return the sums over steps, (N,), of moves (N,) each, exact but for the last rounding."""

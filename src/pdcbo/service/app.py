@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -98,16 +98,26 @@ def create_app(
         registry.names()
         return {"status": "ok", "version": pdcbo.__version__}
 
-    @app.get("/metrics", response_class=PlainTextResponse, responses={401: {"model": Problem}})
+    @app.get("/metrics", response_class=PlainTextResponse, responses={401: {"model": Problem}, 503: {"model": Problem}})
     def prometheus() -> PlainTextResponse:
         """Return metrics in the Prometheus text format."""
-        text = metrics.text(_gauges(study) for study in registry.open_studies())
+        text = metrics.text(_gauges(registry))
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     return app
 
 
-def _gauges(study: Study) -> dict[str, Any]:
+def _gauges(registry: Registry) -> Iterator[dict[str, Any]]:
+    """Yield what is known of each study: of one that nobody has called yet its events, as the rest needs a replay."""
+    opened = {study.name: study for study in registry.open_studies()}
+    for name in registry.names():
+        if name in opened:
+            yield _gauges_of(opened[name])
+        elif (study := registry.journal.find(name)) is not None:
+            yield {"study": name, "events": registry.journal.latest(study)}
+
+
+def _gauges_of(study: Study) -> dict[str, Any]:
     with study.record() as record:
         return {
             "study": study.name,

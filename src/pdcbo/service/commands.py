@@ -20,12 +20,12 @@ StudyName = Annotated[str, typer.Argument(help="the study's name")]
 def serve(
     store: Store = "sqlite:///pdcbo.db",
     host: Annotated[str, typer.Option(help="the address to listen on")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="the port to listen on")] = 8765,
+    port: Annotated[int, typer.Option(help="the port to listen on; 0 for a free one")] = 8765,
     allow_host: Annotated[list[str] | None, typer.Option(help="another name that this service has")] = None,
     require_token: Annotated[bool, typer.Option(help="ask for a token on this machine too")] = False,
     certificate: Annotated[str | None, typer.Option(help="a TLS certificate's file")] = None,
     key: Annotated[str | None, typer.Option(help="its key's file")] = None,
-    max_body: Annotated[int, typer.Option(min=1, help="bytes that a request's body may have")] = 1 << 20,
+    max_body: Annotated[int, typer.Option(help="bytes that a request's body may have")] = 1 << 20,
     log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR")] = "INFO",
 ) -> None:
     """Serve the studies of a store over HTTP, with a live page."""
@@ -34,14 +34,18 @@ def serve(
 
     if not host.strip():
         raise ValueError(f"--host must be an address or a name of this machine, got {host!r}")
+    if not 0 <= port <= 65535:
+        raise ValueError(f"--port must be at least 0 and at most 65535, got {port}")
+    if max_body < 1:
+        raise ValueError(f"--max-body must be at least 1 byte, got {max_body}")
     if log_level.upper() not in LEVELS:
         raise ValueError(f"--log-level must be one of {', '.join(LEVELS)}, got {log_level!r}")
     _check_certificate(certificate, key)
     journal = open_journal(store)
     journal.studies()  # a store that cannot be reached would be a traceback in the server's log
     journal.close()
-    run(store, host=host, port=port, log_level=log_level, allow_hosts=tuple(allow_host or ()), max_body=max_body,
-        require_token=require_token, certificate=certificate, key=key)  # fmt: skip
+    run(store, host=host, port=port, log_level=log_level.upper(), allow_hosts=tuple(allow_host or ()),
+        max_body=max_body, require_token=require_token, certificate=certificate, key=key)  # fmt: skip
 
 
 def token(

@@ -9,7 +9,8 @@ from typing import Any
 
 from pdcbo.store.status import age_in_words
 
-MODES = {"running": "Running", "pause": "Paused", "known-good": "On known-good parameters"}
+MODES = {"running": "Running", "pause": "Paused", "known-good": "On known-good parameters",
+         "unreadable": "Cannot be read"}  # fmt: skip
 ORIGINS = {"model": "chosen by the model", "fallback": "the fallback", "pause": "held during a pause",
            "known-good": "known-good"}  # fmt: skip
 
@@ -92,7 +93,8 @@ def page(title: str, body: str, names: Iterable[str], current: str | None, scrip
 def _study_card(facts: dict[str, Any]) -> str:
     worst = facts["alarms"][0] if facts["alarms"] else None
     level, text = (worst["level"], worst["text"]) if worst else ("fine", "No alarms.")
-    step = f"step {facts['step']:,}" + (f" of {facts['horizon']:,}" if facts["horizon"] else "")
+    done, planned = facts["step"], facts["horizon"]
+    step = "" if done is None else f"step {done:,}" + (f" of {planned:,}" if planned else "")
     return (
         f'<a class="card study {escape(level)}" href="/studies/{escape(facts["name"])}"><span class="label">'
         f'{MODES[facts["mode"]]}</span><span class="value">{escape(facts["name"])}</span>'

@@ -2,22 +2,24 @@
 
 Every event of a study is sent once, in order, with its seq as the event's id; a browser that lost its connection asks
 for what came after the last id it saw. Changes through this process are sent at once; those of other processes on the
-same store are found by looking twice a second.
+same store are found by looking twice a second. Every 15 seconds a stream says that it is there, or ends if the token
+or the session that it was opened with is no longer known.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
-from pdcbo.service.registry import Registry
-from pdcbo.service.routes import REFUSED, StudyPath, find
+from pdcbo.service.routes import PART, REFUSED, StudyPath, find, registry
 from pdcbo.store import Study
 from pdcbo.store.journal import Event
 
@@ -43,31 +45,31 @@ async def stream(
     if last_event_id is not None and last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) < 17:
         after = int(last_event_id)
     start = after if after is not None else await run_in_threadpool(lambda: study.seq)
-    body = _events(request.app.state.registry, request.app.state.stopping, study, start)
+    body = _events(request, study, start)
     return StreamingResponse(body, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
 
-async def _events(registry: Registry, stopping: asyncio.Event, study: Study, after: int) -> AsyncIterator[str]:
-    event = registry.listen(study.name)
-    quiet = 0.0
+async def _events(request: Request, study: Study, after: int) -> AsyncIterator[str]:
+    event = registry(request).listen(study.name)
+    beat = time.monotonic()
     try:
         yield f"retry: 1000\n: from {after}\n\n"
-        while not stopping.is_set():
+        while not request.app.state.stopping.is_set():
+            if time.monotonic() - beat >= BEAT_SECONDS:
+                if await request.scope["unknown"]():
+                    return
+                beat = time.monotonic()
+                yield ": still here\n\n"
             event.clear()
-            found = await run_in_threadpool(study.events, after, 500)
+            found = await run_in_threadpool(study.events, after, PART)
             if found:
                 yield "".join(map(_text, found))
-                after, quiet = found[-1].seq, 0.0
+                after = found[-1].seq
                 continue
-            try:
+            with suppress(TimeoutError):
                 await asyncio.wait_for(event.wait(), LOOK_SECONDS)
-            except TimeoutError:
-                quiet += LOOK_SECONDS
-                if quiet >= BEAT_SECONDS:
-                    quiet = 0.0
-                    yield ": still here\n\n"
     finally:
-        registry.leave(study.name, event)
+        registry(request).leave(study.name, event)
 
 
 def _text(event: Event) -> str:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SkipValidation, StrictBool, StrictInt, StrictStr
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SkipValidation, StrictBool, StrictInt, StrictStr
 from pydantic.config import JsonDict
 
 from pdcbo.store.opening import NAME
 
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
-Text = Annotated[str, Field(strict=True, max_length=2000)]
 Name = Annotated[str, Field(strict=True, min_length=1)]
 Key = Annotated[str, Field(min_length=1, max_length=200), SkipValidation]
 StudyName = Annotated[str, Field(strict=True, pattern=f"^{NAME.pattern}$")]
@@ -22,6 +21,8 @@ Scalar = StrictBool | StrictInt | Number | StrictStr
 Values = dict[Name, Annotated[Scalar, SkipValidation]]
 Reading = Annotated[Number | None, SkipValidation]
 Measured = dict[Name, Reading]
+HOUR = 3600
+Seconds = Annotated[float, Field(strict=True, gt=0, le=HOUR)]
 
 SUGGESTION: JsonDict = {
     "id": 1, "parameters": {"feed_rate": 4.61, "temperature": 81.3}, "context": {"price_p": 1100.0}, "outside": [],
@@ -81,6 +82,13 @@ class ProblemSpec(Body):
     constraints: Limits = Field(default_factory=dict)
 
 
+def _within_an_hour(deadline: Any) -> Any:
+    """Refuse a number of seconds that is too large; what is no number is refused in the study's words."""
+    if isinstance(deadline, int | float) and deadline > HOUR:
+        raise ValueError(f"must be at most {HOUR} seconds")
+    return deadline
+
+
 class GuardSpec(Body):
     """What stands between a suggestion and the plant."""
 
@@ -92,7 +100,7 @@ class GuardSpec(Body):
     )
     fallback: Values | None = None
     start: Values | None = None
-    deadline: Reading = None
+    deadline: Annotated[Seconds | None, SkipValidation, AfterValidator(_within_an_hour)] = None
 
 
 class NewStudy(Body):
@@ -131,7 +139,7 @@ class Ask(Body):
 
     context: Values = Field(default_factory=dict)
     key: Key | None = None
-    deadline: Annotated[float, Field(strict=True, gt=0, le=3600)] | None = None
+    deadline: Seconds | None = None
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [{"context": {"price_p": 1100.0}, "key": "2026-11-15T12:00"}]}
@@ -163,7 +171,7 @@ class Tell(Body):
 class Fail(Body):
     """A suggestion that brought no measurement."""
 
-    reason: Text = ""
+    reason: StrictStr = ""
     applied: Annotated[bool, SkipValidation] = True
     proposed: Proposed | None = None
 
@@ -214,7 +222,7 @@ class NewGuards(Body):
 class Order(Body):
     """An operator's order."""
 
-    reason: Text = ""
+    reason: StrictStr = ""
     key: Key | None = None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import logging
 import threading
 from collections.abc import Callable
 from functools import cache
@@ -23,9 +24,12 @@ from pdcbo.service.security import COOKIE, SESSION_SECONDS, token_is_known
 from pdcbo.store import Study
 from pdcbo.store.status import history_of, status
 
+log = logging.getLogger("pdcbo.service")
+
 api = APIRouter(prefix="/api/v1", responses=REFUSED)
 router = APIRouter(include_in_schema=False)
 
+LOGIN_BYTES = 4096
 STATIC = {"app.js": "text/javascript; charset=utf-8", "app.css": "text/css; charset=utf-8"}
 
 
@@ -88,8 +92,17 @@ def posterior_figure(request: Request, name: StudyPath) -> dict[str, Any]:
 @router.get("/", response_class=HTMLResponse)
 def index(request: Request) -> HTMLResponse:
     """List the studies."""
-    studies = [status(find(request, name)) for name in registry(request).names()]
-    return HTMLResponse(html.index(studies))
+    return HTMLResponse(html.index([_listed(request, name) for name in registry(request).names()]))
+
+
+def _listed(request: Request, name: str) -> dict[str, Any]:
+    """Return what the list shows of a study; one that cannot be read says so and hides no other."""
+    try:
+        return registry(request).facts(name)
+    except Exception as error:
+        log.error("unreadable", extra={"fields": {"study": name, "error": str(error)}})
+        alarm = {"level": "alarm", "text": f"It cannot be read: {error}"[:300]}
+        return {"name": name, "mode": "unreadable", "step": None, "horizon": None, "alarms": [alarm]}
 
 
 @router.get("/studies/{name}", response_class=HTMLResponse)
@@ -115,7 +128,12 @@ def login_page() -> HTMLResponse:
 @router.post("/login")
 async def login(request: Request) -> Response:
     """Give a browser a session for a token."""
-    [token] = parse_qs((await request.body()).decode("latin-1")).get("token", [""])[:1]
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > LOGIN_BYTES:  # before it is parsed: this is open to everybody, and the loop waits meanwhile
+            return HTMLResponse(html.login("That is longer than any token."), status_code=413)
+    [token] = parse_qs(body.decode("latin-1")).get("token", [""])[:1]
     hashes = registry(request).journal.tokens
     if request.app.state.require_token and not await run_in_threadpool(token_is_known, token, hashes):
         return HTMLResponse(html.login("That token is not known."), status_code=401)

@@ -12,7 +12,8 @@ from pdcbo.optimizers.ledger import Suggestion
 from pdcbo.problem import Problem
 from pdcbo.service import models as m
 from pdcbo.service.registry import Registry
-from pdcbo.store import Conflict, ModelError, StoreError, Study
+from pdcbo.store import Conflict, Event, ModelError, StoreError, Study
+from pdcbo.store.journal import encode
 from pdcbo.store.opening import NAME
 from pdcbo.store.status import status
 
@@ -29,9 +30,11 @@ REFUSED: dict[int | str, dict[str, Any]] = {
     },
     503: {
         "model": m.Problem,
-        "description": "The store or the model failed; nothing was acknowledged, repeat the call",
+        "description": "The store or the model failed, or the service stops; nothing was acknowledged, repeat the call",
     },
 }
+HISTORY_BYTES = 8 << 20
+PART = 50  # events read at a time; one may be a table of a megabyte
 
 router = APIRouter(prefix="/api/v1", responses=REFUSED)
 StudyPath = Annotated[str, Path(pattern=f"^{NAME.pattern}$", examples=["reactor"])]
@@ -256,11 +259,21 @@ def history(
     after: Annotated[int, Query(ge=0, le=2**53)] = 0,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
 ) -> m.HistoryOut:
-    """Return the journal's events in order."""
-    events = find(request, name).events(after, limit)
-    return m.HistoryOut(
-        events=[m.EventOut(**event.to_json()) for event in events], next=events[-1].seq if events else after
-    )
+    """Return the journal's events in order, fewer than the limit where they are large."""
+    events: list[m.EventOut] = []
+    size = 0
+    for event in _in_parts(find(request, name), after, limit):
+        events.append(m.EventOut(**event.to_json()))
+        size += len(encode(event.payload))
+        if size >= HISTORY_BYTES:
+            break
+    return m.HistoryOut(events=events, next=events[-1].seq if events else after)
+
+
+def _in_parts(study: Study, after: int, limit: int) -> Iterator[Event]:
+    while limit and (part := study.events(after, min(limit, PART))):
+        yield from part
+        after, limit = part[-1].seq, limit - len(part)
 
 
 @router.get("/studies/{name}/certificate")

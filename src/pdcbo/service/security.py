@@ -8,6 +8,7 @@ size     a body above the limit is refused before it is read
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import json
 import logging
@@ -15,6 +16,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from http.cookies import SimpleCookie
 from typing import Any
 from urllib.parse import urlsplit
@@ -106,7 +108,7 @@ class Gate:
             return
         started = time.perf_counter()
         request = secrets.token_hex(8)
-        seen = {"status": 500, "read": 0}
+        seen = {"read": 0}
 
         async def sending(message: dict[str, Any]) -> None:
             if message["type"] == "http.response.start":
@@ -123,17 +125,22 @@ class Gate:
 
         try:
             headers = {name.lower(): value for name, value in scope["headers"]}
-            refusal = self._refusal(headers) or await self._unknown(scope["path"], headers)
+            scope["unknown"] = partial(self._unknown, scope["path"], headers)  # a stream asks again while it lasts
+            refusal = self._refusal(headers) or await scope["unknown"]()
             if refusal is not None:
                 await _refuse(sending, scope, *refusal)
             else:
                 await self.app(scope, receiving, sending)
+        except asyncio.CancelledError:  # the service stops and has waited long enough
+            if "status" not in seen:
+                await _refuse(sending, scope, 503, "the service is stopping; repeat the call")
+            raise
         finally:
-            seconds = time.perf_counter() - started
+            seconds, status = time.perf_counter() - started, seen.get("status", 500)
             route = getattr(scope.get("route"), "path", None) or "other"
-            self.metrics.observe(scope["method"], route, seen["status"], seconds)
-            level = logging.WARNING if seen["status"] >= 500 else logging.INFO
-            fields = {"request": request, "method": scope["method"], "path": scope["path"], "status": seen["status"],
+            self.metrics.observe(scope["method"], route, status, seconds)
+            level = logging.WARNING if status >= 500 else logging.INFO
+            fields = {"request": request, "method": scope["method"], "path": scope["path"], "status": status,
                       "ms": round(seconds * 1e3, 3), "client": (scope.get("client") or ["?"])[0]}  # fmt: skip
             log.log(level, "request", extra={"fields": fields})
 

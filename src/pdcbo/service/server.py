@@ -17,7 +17,7 @@ from pdcbo.store import open_journal
 
 log = logging.getLogger("pdcbo.service")
 
-GRACE_SECONDS = 10
+GRACE_SECONDS = 10  # for running requests; what takes longer is told to come again
 BACKLOG = 2048  # connections that may wait
 
 
@@ -38,7 +38,7 @@ def is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return host == "localhost"
+        return host.lower() == "localhost"
 
 
 def make_server(
@@ -55,21 +55,22 @@ def make_server(
     """Return a server that is ready to run.
 
     Raises:
-        ValueError: it would listen beyond this machine and the store holds no token, or a name has a port.
+        ValueError: it would be reached from beyond this machine and the store holds no token, or a name has a port.
     """
-    journal = open_journal(store)
-    if not is_loopback(host) or require_token:
-        require_token = True
-        if not journal.tokens():
-            journal.close()
-            raise ValueError(
-                f"listening on {host} needs a token, and the store has none; "
-                "create one with: pdcbo token NAME --store URL"
-            )
-    journal.close()
     for name in allow_hosts:
         if name.count(":") == 1:
             raise ValueError(f"--allow-host takes a name without a port, got {name!r}")
+    # others may come through a proxy on this machine: then the address is its own and only the name tells
+    beyond = [name for name in (host, *allow_hosts) if not is_loopback(name)]
+    require_token = require_token or bool(beyond)
+    journal = open_journal(store)
+    tokens = journal.tokens()
+    journal.close()
+    if require_token and not tokens:
+        raise ValueError(
+            f"a service on {(beyond or [host])[0]} needs a token, and the store has none; "
+            "create one with: pdcbo token NAME --store URL"
+        )
     hosts = LOOPBACK | {h.lower() for h in (*allow_hosts, host)} - {"0.0.0.0", "::"}
     app = create_app(store, hosts=frozenset(hosts), require_token=require_token, max_body=max_body)
     config = uvicorn.Config(

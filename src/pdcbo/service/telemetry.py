@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
@@ -31,10 +32,11 @@ class JsonFormatter(logging.Formatter):
 
 
 def configure_logs(level: str = "INFO") -> None:
-    """Send every log of the process to standard error as JSON lines."""
+    """Send every log and warning of the process to standard error as JSON lines."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=level, handlers=[handler], force=True)
+    logging.captureWarnings(True)
 
 
 class Metrics:
@@ -48,7 +50,8 @@ class Metrics:
         self.started = time.time()
 
     def observe(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count one request."""
+        """Count one request; methods that somebody made up are one, since each name would be kept for ever."""
+        method = method if method in METHODS else "other"
         with self._lock:
             self._requests[method, route, status] += 1
             self._seconds[route] += seconds
@@ -74,7 +77,8 @@ class Metrics:
         rows = list(studies)
         for name in ("steps", "pending", "events", "running", "fallbacks"):
             lines.append(f"# TYPE pdcbo_study_{name} gauge")
-            lines += [f'pdcbo_study_{name}{{study="{_escape(row["study"])}"}} {row[name]}' for row in rows]
+            known = [row for row in rows if name in row]
+            lines += [f'pdcbo_study_{name}{{study="{_escape(row["study"])}"}} {row[name]}' for row in known]
         return "\n".join(lines) + "\n"
 
 

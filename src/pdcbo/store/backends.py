@@ -6,6 +6,7 @@ has returned, and COMMIT returns once the data are on disk:
     SQLite       WAL with synchronous=FULL; BEGIN IMMEDIATE, so that two writers queue instead of failing half-way
     PostgreSQL   synchronous_commit=on; the study's row is locked by the journal, so that writers of one study queue
 
+Nobody waits for ever: for another writer 30 seconds, for a server's answer a minute, and half of one if it is gone.
 After an error inside a transaction the connection is given up and opened again at the next use: what a database says
 about a transaction whose commit failed is not to be relied on.
 """
@@ -25,10 +26,21 @@ from urllib.parse import quote, unquote, urlsplit
 from pdcbo.store.schema import VERSION, migrate
 
 BUSY_SECONDS = 30.0
+STATEMENT_SECONDS = 60.0
+# of a server that is gone without a word: asked after 10 s, three times, given up after 30 s
+KEEPALIVES: dict[str, Any] = {
+    "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 30_000,
+}  # fmt: skip
+REPEAT = (
+    "nothing was acknowledged, the call may be repeated, with the same key where it takes one, or it could count twice"
+)
 
 
 class StoreError(RuntimeError):
-    """Say that the store could not be read or written; nothing of the call was acknowledged, and it may be repeated."""
+    """Say that the store could not be read or written; nothing of the call was acknowledged.
+
+    The call may be repeated: a tell or a fail as it is, any other with the same key, or it could count twice.
+    """
 
 
 class Backend(Protocol):
@@ -136,7 +148,7 @@ class _Base(ABC):
         """Keep two processes from creating the same tables."""
 
     def _explain(self, error: BaseException) -> StoreError:
-        return StoreError(f"the store {self.where} failed: {error}; nothing was acknowledged, the call may be repeated")
+        return StoreError(f"the store {self.where} failed: {error}; {REPEAT}")
 
     @abstractmethod
     def _connect(self) -> Any:
@@ -244,8 +256,11 @@ class PostgresBackend(_Base):
     def _connect(self) -> Any:
         import psycopg
 
-        connection = psycopg.connect(self.where, autocommit=True, connect_timeout=10)
-        connection.execute("SET synchronous_commit = on")
+        connection = psycopg.connect(self.where, autocommit=True, connect_timeout=10, **KEEPALIVES)
+        connection.execute(
+            f"SET synchronous_commit = on; SET lock_timeout = '{BUSY_SECONDS}s';"
+            f" SET statement_timeout = '{STATEMENT_SECONDS}s'"
+        )
         return connection
 
     def _lock_schema(self) -> None:
@@ -265,7 +280,7 @@ class PostgresBackend(_Base):
         said = re.sub(r"://[^/@\s]*@", "://...@", str(error))
         if where.password:
             said = said.replace(where.password, "...")
-        return StoreError(f"the store {shown} failed: {said}; nothing was acknowledged, the call may be repeated")
+        return StoreError(f"the store {shown} failed: {said}; {REPEAT}")
 
 
 def backend(url: str | os.PathLike[str]) -> Backend:

@@ -1,12 +1,14 @@
 """The core of a study: its record and its optimizer as followers of the journal, appending, checkpoints.
 
 Locks are taken in one order: the follower's (the optimizer), the study's (the record), the database's. Whoever holds
-the record never waits for a model.
+the record never waits for a model. A checkpoint holds the first two only while its state is taken; it is described and
+written in a thread of its own, so that no ask waits for bookkeeping.
 """
 
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from threading import RLock
@@ -14,15 +16,17 @@ from typing import Any
 
 from pdcbo.optimizers import Optimizer
 from pdcbo.store.failpoints import failpoint
-from pdcbo.store.follower import FORMAT, Follower, Worker
+from pdcbo.store.follower import FORMAT, Follower, Worker, snapshot
 from pdcbo.store.journal import Event, Journal
 from pdcbo.store.replay import Record
 from pdcbo.store.values import as_key
 
 Check = Callable[[Record], object]
 
+# what makes a checkpoint due: events since the last one, or a replay that takes long and many times what it took
 CHECKPOINT_EVENTS = 200
 CHECKPOINT_SECONDS = 0.25
+CHECKPOINT_WORTH = 20.0
 
 
 class Conflict(ValueError):  # noqa: N818
@@ -39,10 +43,14 @@ class StudyCore:
         self._lock = RLock()
         self._follower = Follower(journal, study)
         self._worker = Worker()
+        self._clerk = Worker("pdcbo-checkpoint")
         self._record: Record | None = None
+        self._unsure: Event | None = None
         self._checkpointing = self._preparing = False
         self._noise: list[float | None] | None = None
         self.checkpoint_trouble: str | None = None
+        self.looking = RLock()  # taken before the study's
+        self.seen: Any = None  # what `pdcbo.store.status` last made of the record
 
     @contextmanager
     def record(self) -> Iterator[Record]:
@@ -72,17 +80,23 @@ class StudyCore:
 
     def checkpoint(self) -> None:
         """Shorten the replay that the next opening needs; the journal stays as it is."""
-        with self._follower.caught_up() as (optimizer, seq):
+        follower = self._follower
+        with follower.caught_up() as (optimizer, seq):
+            started, replayed = time.perf_counter(), follower.replay_seconds
             with self._lock:
                 record = self._current()
-                if record.seq != seq or seq == self._follower.checkpoint_seq:
+                if record.seq != seq or seq <= follower.checkpoint_seq:
                     return
-                state = {"format": FORMAT, "record": record.state()}
-            state["optimizer"] = optimizer.state()
-            failpoint("checkpoint-begin")
-            self.journal.save_checkpoint(self._id, seq, state)
-            failpoint("checkpoint-done")
-            self._follower.checkpoint_seq, self._follower.replay_seconds = seq, 0.0
+                own = record.state()
+            state = snapshot(optimizer)
+        failpoint("checkpoint-begin")
+        self.journal.save_checkpoint(self._id, seq, {"format": FORMAT, "record": own, "optimizer": state()})
+        failpoint("checkpoint-done")
+        follower.saved(seq, replayed, time.perf_counter() - started)
+
+    def close_when_unused(self) -> None:
+        """Close the store, which must be of this study alone, as soon as nobody holds the study any more."""
+        weakref.finalize(self, _close, self.journal, self._worker, self._clerk).atexit = False
 
     # Inside
 
@@ -107,6 +121,7 @@ class StudyCore:
     def _writing(self) -> Iterator[Record]:
         """Hold the study's write lock with an up-to-date record; after any failure to write, it is loaded again."""
         with self._lock:
+            unsure = self._unsure
             try:
                 with self.journal.writing(self._id) as latest:
                     record = self._record
@@ -115,7 +130,10 @@ class StudyCore:
                 raise  # refused: nothing was changed
             except BaseException:
                 self._record = None
+                self._unsure = self._unsure or unsure
                 raise
+            if self._unsure is not unsure:  # it is on disk, or was found there
+                self._unsure = None
 
     def _append(self, record: Record, kind: str, payload: dict[str, Any], key: str | None) -> None:
         event = Event(record.seq + 1, kind, payload, key, time.time())
@@ -125,12 +143,29 @@ class StudyCore:
         except BaseException:
             self._record = None
             raise
+        self._unsure = event
+
+    def _repeated(self, kind: str, same: Callable[[dict[str, Any]], bool]) -> Event | None:
+        """Return what a call without a key failed to write last, if it is on disk all the same and the call is back.
+
+        The call may have failed after its COMMIT; its event is known again by place and time.
+        """
+        event = self._unsure
+        if event is None or event.key is not None or event.kind != kind or not same(event.payload):
+            return None
+        found = self.journal.events(self._id, event.seq - 1, 1)
+        if not found or (found[0].kind, found[0].time) != (kind, event.time):
+            return None
+        self._unsure = None
+        return found[0]
 
     def _order(
         self, record: Record, kind: str, payload: dict[str, Any], key: str | None, check: Check | None = None
     ) -> None:
         """Append an event unless its key is known; `check` may refuse one that is new."""
         key = as_key(key)
+        if key is None and self._repeated(kind, lambda written: written == payload):
+            return
         if key is not None and (known := self.journal.by_key(self._id, key)) is not None:
             if (known.kind, known.payload) != (kind, payload):
                 raise Conflict(f"key {key!r} was used before for another call ({known.kind}); use a new one")
@@ -148,9 +183,11 @@ class StudyCore:
         new = record.seq - follower.checkpoint_seq
         if self._checkpointing or new < 2:
             return
-        if new >= max(CHECKPOINT_EVENTS, record.seq // 4) or follower.replay_seconds > CHECKPOINT_SECONDS:
+        replay = follower.replay_seconds - follower.spared_seconds
+        worth = max(CHECKPOINT_SECONDS, CHECKPOINT_WORTH * follower.checkpoint_seconds)
+        if new >= max(CHECKPOINT_EVENTS, record.seq // 4) or replay > worth:
             self._checkpointing = True
-            self._worker.submit(self._checkpoint_quietly)
+            self._clerk.submit(self._checkpoint_quietly)
 
     def _prepare_quietly(self) -> None:
         """Catch up with the journal; what goes wrong is for the next ask to meet, with its fallback."""
@@ -167,3 +204,10 @@ class StudyCore:
             self.checkpoint_trouble = str(error)
         finally:
             self._checkpointing = False
+
+
+def _close(journal: Journal, *workers: Worker) -> None:
+    """Close what a study left behind; no job is left, since a job holds its study."""
+    for worker in workers:
+        worker.stop(0.0)
+    journal.close()

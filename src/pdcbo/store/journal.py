@@ -23,6 +23,7 @@ from pdcbo.store.backends import Backend
 from pdcbo.store.failpoints import failpoint
 
 COLUMNS = "seq, kind, payload, client_key, time"
+PARTS = 4  # levels of a checkpoint down to a single step
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ class Journal:
 
     def save_checkpoint(self, study: int, seq: int, state: Mapping[str, Any]) -> None:
         """Keep a checkpoint unless a later one is there."""
-        text = encode(state)
+        text = _encode_in_parts(state, PARTS)
         with self.database.transaction():
             self.database.execute(
                 "INSERT INTO checkpoints (study_id, seq, state) VALUES (?, ?, ?) ON CONFLICT (study_id) DO UPDATE"
@@ -153,9 +154,18 @@ def hash_token(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def encode(payload: Mapping[str, Any]) -> str:
+def encode(payload: Any) -> str:
     """Write JSON in ASCII without NaN: what is written can be read by any database and any parser."""
     return json.dumps(payload, allow_nan=False, separators=(",", ":"))
+
+
+def _encode_in_parts(value: Any, levels: int) -> str:
+    """Write JSON as `encode` does, but the upper levels piece by piece: one long call would hold up all threads."""
+    if levels and isinstance(value, Mapping):
+        return "{" + ",".join(f"{json.dumps(k)}:{_encode_in_parts(v, levels - 1)}" for k, v in value.items()) + "}"
+    if levels and isinstance(value, list):
+        return "[" + ",".join(_encode_in_parts(v, levels - 1) for v in value) + "]"
+    return encode(value)
 
 
 def _event(row: Any) -> Event:

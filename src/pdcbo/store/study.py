@@ -3,8 +3,9 @@
     ask    read what is new -> model proposes (no lock held) -> lock, guards, append, COMMIT -> answer
     tell   lock, read what is new, check against the ledger, append, COMMIT -> answer; the models learn when next asked
 
-Two processes may use one study at once. A call that fails with `StoreError` may or may not have reached the disk;
-it may be repeated as it is, since a tell is known by its suggestion and everything else by its `key`.
+Two processes may use one study at once. A call that fails with `StoreError` may or may not have reached the disk. It
+may be repeated: a tell or a fail is known by its suggestion, everything else by its `key`. Without a key the same
+object knows it again, as long as no other call has written since; after a restart it could count twice.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pdcbo.optimizers.base import UNCHANGED
 from pdcbo.optimizers.ledger import DROPPED, Step
 from pdcbo.optimizers.past import as_rows
 from pdcbo.optimizers.summary import Summary
-from pdcbo.problem import Constraint, Problem, Values, as_number, as_positive
+from pdcbo.problem import Constraint, Problem, Values, as_positive, as_quantity
 from pdcbo.store.backends import StoreError
 from pdcbo.store.core import Conflict, StudyCore
 from pdcbo.store.draft import Draft, choose_fallback, guarded, ordered
@@ -34,6 +35,8 @@ from pdcbo.store.journal import Event, Journal
 from pdcbo.store.opening import open_journal, opened
 from pdcbo.store.replay import constraint_changes
 from pdcbo.store.values import as_failure_reason, as_json, as_json_values, as_key, as_reason
+
+STOP_SECONDS = 5.0
 
 
 class Study(StudyCore):
@@ -97,7 +100,7 @@ class Study(StudyCore):
         Raises:
             Conflict: the key was used before for something else.
             TypeError, ValueError: the context, the key or the deadline is malformed.
-            StoreError: it may or may not be on record; the same call may be repeated.
+            StoreError: it may or may not be on record; the call may be repeated with the same key.
         """
         started = time.monotonic()
         deadline = None if deadline is None else as_positive(deadline, "deadline")
@@ -153,7 +156,7 @@ class Study(StudyCore):
             "constraints": as_json_values(constraints, "constraints") or {},
             "applied": as_json_values(applied, "applied"),
             "context": as_json_values(context, "context"),
-            "reference": None if reference is None else as_number(reference, "reference"),
+            "reference": None if reference is None else as_quantity(reference, "reference"),
         }
         self._settle("tell", suggestion, payload)
 
@@ -232,6 +235,7 @@ class Study(StudyCore):
         Raises:
             Conflict: the suggestion never ran.
         """
+        key = as_key(key)
         if isinstance(parameters, Mapping):
             given = as_json_values(parameters, "parameters") or {}
             with self._writing() as record:
@@ -316,8 +320,9 @@ class Study(StudyCore):
             return optimizer.state()
 
     def close(self) -> None:
-        """Let the model's thread end and close the store."""
-        self._worker.stop(5.0)
+        """Let the threads of models and checkpoints end and close the store."""
+        for worker in (self._worker, self._clerk):
+            worker.stop(STOP_SECONDS, self.journal.close)  # a late job opens the store once more
         self.journal.close()
 
     def __enter__(self) -> Study:
@@ -352,8 +357,11 @@ class Study(StudyCore):
         failpoint("tell-done")
 
     def _answer(self, key: str | None, context: dict[str, Any]) -> Suggestion | None:
-        """Return the suggestion that this key was answered with before, if it was."""
-        known = None if key is None else self.journal.by_key(self._id, key)
+        """Return the suggestion that this call was answered with before, or would have been but for a failing store."""
+        if key is None:
+            known = self._repeated("ask", lambda payload: bool(payload["step"]["suggestion"]["context"] == context))
+        else:
+            known = self.journal.by_key(self._id, key)
         if known is None:
             return None
         if known.kind != "ask" or known.payload["step"]["suggestion"]["context"] != context:

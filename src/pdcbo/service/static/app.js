@@ -32,7 +32,7 @@ async function get(path, kind) {
   return kind === "json" ? answer.json() : answer.text();
 }
 
-let running = false, again = false;
+let running = false, again = false, stream = null;
 async function refresh() {
   if (running) { again = true; return; }
   running = true;
@@ -43,6 +43,7 @@ async function refresh() {
     const figures = await get(`${base}/figures`, "json");
     if (figures) for (const place of document.querySelectorAll(".plot")) if (place.id !== "posterior") draw(place.id, figures[place.id]);
     draw("posterior", await get(`${base}/figures/posterior`, "json"));
+    if (text !== null && stream?.readyState === EventSource.OPEN) live(true);
   } catch (error) {
     live(false);
   } finally {
@@ -58,9 +59,13 @@ function live(on) {
 }
 
 function watch() {
-  const stream = new EventSource(`/api/v1/studies/${encodeURIComponent(study)}/stream`);
+  stream = new EventSource(`/api/v1/studies/${encodeURIComponent(study)}/stream`);
   stream.onopen = () => { live(true); refresh(); };
-  stream.onerror = () => live(false);
+  stream.onerror = () => {
+    live(false);
+    // A lost connection the browser opens again by itself, but not one that was answered with an error.
+    if (stream.readyState === EventSource.CLOSED) setTimeout(watch, 2000);
+  };
   for (const kind of KINDS) stream.addEventListener(kind, refresh);
 }
 
