@@ -183,3 +183,17 @@ def test_make_clean_keeps_the_results() -> None:
     )
     assert ".venv" in done.stdout
     assert "runs" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("compare", "gp-sample", "--seeds", "0"), "'--seeds': must be at least 1, got 0"),
+        (("run", "gp-sample", "--seed", "-1"), "'--seed': must be at least 0, got -1"),
+        (("suite", "--steps", "-3"), "'--steps': must be at least 1, got -3"),
+    ],
+)
+def test_a_number_that_is_too_small_is_named(arguments: tuple[str, ...], words: str) -> None:
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 2
+    assert words in result.output

@@ -80,9 +80,24 @@ Resumed = Annotated[
     Path,
     typer.Option(callback=_folder, help="folder of results; a second call continues where the first was killed"),
 ]
-Seeds = Annotated[int, typer.Option(min=1, help="how many seeds")]
-FirstSeed = Annotated[int, typer.Option(min=0, help="the first seed")]
-Workers = Annotated[int | None, typer.Option(min=0, help="processes; by default one a core, 0 for none")]
+
+
+def _at_least(least: int) -> Callable[[int | None], int | None]:
+    """Return what checks an option, since the limits of `typer.Option` do not name the value that they refuse."""
+
+    def check(value: int | None) -> int | None:
+        if value is not None and value < least:
+            raise typer.BadParameter(f"must be at least {least}, got {value}")
+        return value
+
+    return check
+
+
+Seeds = Annotated[int, typer.Option(callback=_at_least(1), help="how many seeds")]
+FirstSeed = Annotated[int, typer.Option(callback=_at_least(0), help="the first seed")]
+Workers = Annotated[
+    int | None, typer.Option(callback=_at_least(0), help="processes; by default one a core, 0 for none")
+]
 Quick = Annotated[bool, typer.Option("--quick", help="a small version: fewer seeds, steps or settings")]
 Options = Annotated[list[str] | None, typer.Option("--option", help="label.key=value, as often as needed")]
 PlantOptions = Annotated[list[str] | None, typer.Option(help="key=value of the plant, such as contexts=adversarial")]
@@ -92,8 +107,8 @@ PlantOptions = Annotated[list[str] | None, typer.Option(help="key=value of the p
 def run_command(
     plant: Annotated[str, typer.Argument(help="the plant to tune")] = "williams-otto",
     optimizer: Annotated[str, typer.Option(help="the optimizer")] = "pdcbo",
-    steps: Annotated[int, typer.Option(min=1, help="steps of the episode")] = 300,
-    seed: Annotated[int, typer.Option(min=0, help="of plant and optimizer")] = 0,
+    steps: Annotated[int, typer.Option(callback=_at_least(1), help="steps of the episode")] = 300,
+    seed: Annotated[int, typer.Option(callback=_at_least(0), help="of plant and optimizer")] = 0,
     option: Options = None,
     plant_option: PlantOptions = None,
     out: Out = Path("episode"),
@@ -114,7 +129,7 @@ def compare_command(
     optimizers: Annotated[str, typer.Option(help="names, or label:name, with commas between")] = "pdcbo,cei,safeopt",
     seeds: Seeds = 50,
     first_seed: FirstSeed = 0,
-    steps: Annotated[int, typer.Option(min=1, help="steps of each run")] = 500,
+    steps: Annotated[int, typer.Option(callback=_at_least(1), help="steps of each run")] = 500,
     option: Options = None,
     plant_option: PlantOptions = None,
     workers: Workers = None,
@@ -169,7 +184,9 @@ def suite_command(
     plants: Annotated[str | None, typer.Option(help="names with commas between; by default all")] = None,
     optimizers: Annotated[str | None, typer.Option(help="names, or label:name, with commas between")] = None,
     option: Options = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="steps of each run; by default each plant's own")] = None,
+    steps: Annotated[
+        int | None, typer.Option(callback=_at_least(1), help="steps of each run; by default each plant's own")
+    ] = None,
     workers: Workers = None,
     out: Resumed = Path("suite"),
 ) -> None:
