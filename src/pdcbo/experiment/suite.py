@@ -184,7 +184,7 @@ def suite(
 
 def _overview(scores: dict[str, list[Score]]) -> str:
     labels = list(dict.fromkeys(s.variant for group in scores.values() for s in group))
-    labels.sort(key=lambda label: -_firsts(scores, label))
+    labels.sort(key=lambda label: (label == PER_STEP, -_firsts(scores, label)))
     rows = []
     for plant, group in scores.items():
         by_label = {s.variant: s for s in group}
