@@ -34,8 +34,10 @@ What it is compared with: constrained EI, SafeOpt and Safe-UCB want every step f
 to be cheaper than the best of each step, which stands beside them; what the default gains below that is what limits on
 the average are worth, not better learning. CGP-UCB ignores limits. Algorithm 1 is the paper's, in standardised units
 with eta = 1/sqrt(T). On {ties} the first place is no more than a tie: the next one is behind by less than two standard
-errors. The default's models may compress values far on the bad side (decisions.md), those of the others do so only if
-told to: "With and without compressed values" shows what that alone does where values are compressed.
+errors. On room-heating Safe-UCB is cheaper: the default runs up a debt of discomfort while it learns, and pays it back
+over the rest of the run. The default's models may compress values far on the bad side (decisions.md), those of the
+others do so only if told to: "With and without compressed values" shows what that alone does where values are
+compressed.
 
 Last come other horizons than the plants' own, on seeds from 4000 on. In 30 and 60 steps there is little time to pay
 back what learning costs: where a limit is hard to keep (datacentre-cooling, machine-fatigue, pump-station,
