@@ -110,7 +110,7 @@ def test_an_option_or_a_step_more_is_another_run() -> None:
 def test_a_plant_of_ones_own_is_known_by_its_file_in_the_suite_too(tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "own_plant.py").write_text("def make(seed=0, contexts='uniform'):\n    return None\n")
     monkeypatch.syspath_prepend(tmp_path)
-    import own_plant  # type: ignore[import-not-found]
+    import own_plant
 
     assert digest.own_digest(Entry(own_plant.make, "mine"), None) == digest.own_digest(own_plant.make, None) != ""
 

@@ -234,7 +234,7 @@ def test_many_levels_are_walked_one_at_a_time(start: float, target: float, reach
     def score(mean: Array, std: Array) -> Array:
         return np.asarray((mean[0] - target) ** 2)
 
-    theta = _neighbours(_Itself(), problem, score, np.array([start, 0.5]))  # type: ignore[arg-type]
+    theta = _neighbours(_Itself(), problem, score, np.array([start, 0.5]))
     np.testing.assert_allclose(theta, [reached, 0.5], atol=1e-12)
 
 
@@ -245,5 +245,5 @@ def test_few_levels_are_all_tried_in_one_move() -> None:
     def score(mean: Array, std: Array) -> Array:
         return np.asarray(np.where(mean[1] == 1.0, -1.0, -mean[1] * (mean[1] == 0.0) + (mean[1] > 0.0)))
 
-    theta = _neighbours(_Itself(), problem, score, np.array([0.5, 0.0]))  # type: ignore[arg-type]
+    theta = _neighbours(_Itself(), problem, score, np.array([0.5, 0.0]))
     np.testing.assert_allclose(theta, [0.5, 1.0])

@@ -57,8 +57,8 @@ def test_idle_studies_beyond_those_used_last_are_closed(two_kept: Registry) -> N
     assert names(two_kept) == {"s0", "s4", "s5"}
     assert two_kept.get("s0") is held, "one in use stays the same, and open"
     assert held.seq == 2
-    assert {name for name, each in databases.items() if each._connection is not None} >= {"s0"}  # type: ignore[attr-defined]
-    assert [databases[name]._connection for name in ("s1", "s2", "s3")] == [None] * 3  # type: ignore[attr-defined]
+    assert {name for name, each in databases.items() if each._connection is not None} >= {"s0"}
+    assert [databases[name]._connection for name in ("s1", "s2", "s3")] == [None] * 3
     for _ in range(500):
         if threading.active_count() <= threads + 3:
             break
@@ -125,7 +125,7 @@ def test_the_list_opens_what_changed_and_closes_nothing_that_is_used(
     monkeypatch.setattr(registry_module, "KEPT", 1)
     fill(address, 4)
     opened: list[str] = []
-    real = Study.open.__func__  # type: ignore[attr-defined]
+    real = Study.open.__func__
     monkeypatch.setattr(
         Study, "open", classmethod(lambda c, s, name, *a, **k: opened.append(name) or real(c, s, name, *a, **k))
     )

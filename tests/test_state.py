@@ -211,6 +211,8 @@ def test_a_store_of_json_may_sort_the_names(name: str) -> None:
         ({"version": 99}, "state has version 99; this release reads 3"),
         ({"optimizer": "random"}, "state is of optimizer 'random'; PDCBO is 'pdcbo'"),
         ({"ledger": None}, "it lacks"),
+        ({"names": 5}, "'names' are not those of 'problem'"),
+        ({"names": [["nobody"], [], []]}, "'names' are not those of 'problem'"),
     ],
 )
 def test_foreign_states_are_refused(change: dict[str, Any], words: str) -> None:

@@ -591,7 +591,7 @@ def test_nobody_waits_for_ever_on_postgresql(store: str, monkeypatch: pytest.Mon
         execute = study.journal.database.execute
         for name, value in (("lock_timeout", "30s"), ("statement_timeout", "1min")):
             assert execute(f"SHOW {name}") == [(value,)]
-        given = study.journal.database._connection.info.get_parameters()  # type: ignore[attr-defined]
+        given = study.journal.database._connection.info.get_parameters()
         assert {"keepalives_idle": "10", "tcp_user_timeout": "30000"}.items() <= given.items()
         s = study.ask(context(0))
         study.close()

@@ -417,8 +417,8 @@ def _in_order(problem: Mapping[str, Any], names: list[list[str]] | None) -> Mapp
     """Return a problem's description with its names in the order of the columns; older states have none."""
     if names is None:
         return problem
-    groups = zip(("parameters", "context", "constraints"), names, strict=True)
     try:
+        groups = zip(("parameters", "context", "constraints"), names, strict=True)
         return {group: {name: problem[group][name] for name in ordered} for group, ordered in groups}
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"state is damaged: 'names' are not those of 'problem': {error!r}") from error
