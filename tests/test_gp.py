@@ -154,19 +154,3 @@ def test_more_data_never_widen(data, noise) -> None:
         std = posterior.predict(A)[1]
         assert (std**2 <= last**2 + 1e-9).all()
         last = std
-
-
-def test_the_factor_in_single_precision_follows_every_change() -> None:
-    rng = np.random.default_rng(11)
-    kernel = Kernel((Factor("squared-exponential", (0, 1), (0.3, 0.3)),))
-    X, Y, B = rng.random((3 * BLOCK, 2)), rng.normal(size=(3 * BLOCK, 1)), rng.normal(size=(3 * BLOCK, 5))
-    grown = Posterior(kernel, 0.01, 2)
-    for n in range(1, len(X) + 1):
-        grown.add(X[n - 1], Y[n - 1])
-        if n % 7 and n % BLOCK not in (0, 1, BLOCK - 1):
-            continue
-        rounded = np.asfortranarray(B[:n], dtype=np.float32)
-        single = grown.factor.solve_single(rounded.copy(order="F"))
-        np.testing.assert_allclose(single, grown.factor.solve(B[:n]), rtol=0, atol=1e-4)
-        built = Posterior.build(kernel, 0.01, X[:n], Y[:n]).factor.solve_single(rounded)
-        assert (single == built).all()

@@ -13,7 +13,6 @@ is given whole rows of it with their true length (the leading dimension), so tha
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pdcbo import lapack
 from pdcbo.kernels import Kernel
@@ -46,9 +45,6 @@ class CholeskyFactor:
         self.noise_var = noise_var
         self.n = 0
         self._L = np.zeros((BLOCK, BLOCK))
-        # L in single precision, and how many of its rows are up to date
-        self._single = np.zeros((0, 0), dtype=np.float32)
-        self._rounded = 0
 
     @property
     def L(self) -> Array:
@@ -76,18 +72,6 @@ class CholeskyFactor:
         """Return L^-T B for the first len(B) rows of L, in Fortran order."""
         return self._triangular(B, 0, overwrite)
 
-    def solve_single(self, B: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return L^-1 B in single precision for all rows of L, in the memory of B, which is in Fortran order."""
-        n = self.n
-        if len(self._single) != len(self._L):
-            self._single = np.zeros(self._L.shape, dtype=np.float32)
-            self._rounded = 0
-        self._single[self._rounded : n, :n] = self._L[self._rounded : n, :n]
-        self._rounded = n
-        solution: NDArray[np.float32]
-        solution, _ = lapack.strtrs(self._single[:n].T, B, lower=0, trans=1, overwrite_b=True)
-        return solution
-
     def _triangular(self, B: Array, trans: int, overwrite: bool) -> Array:
         n = len(B)
         if B.size == 0:
@@ -109,7 +93,6 @@ class CholeskyFactor:
         """Compute the full block of rows b, ..., b + BLOCK - 1 from K = k(X[: b + BLOCK], X[b : b + BLOCK])."""
         e = b + BLOCK
         self.reserve(e)
-        self._rounded = min(self._rounded, b)
         S = K[b:].copy()
         S[np.diag_indices_from(S)] += self.noise_var
         if b:

@@ -6,8 +6,8 @@ context z. `docs/engine.md` explains with a figure what makes that cheap:
 1. k((theta, z), (theta', z')) = k_theta(theta, theta') k_z(z, z'): the part of the candidates is a table that grows by
    a column with each observation, and a new context only scales the table's columns.
 2. Where k_theta has low rank on the candidates, r features carry all M of them (`pdcbo.features`).
-3. One triangular solve with r right-hand sides is all that grows with n^2, and small features are solved for in single
-   precision: an error in V there is multiplied by the feature.
+3. One triangular solve with r right-hand sides is all that grows with n^2 (`pdcbo.blocks`), and small features are
+   solved for in single precision: an error in V there is multiplied by the feature.
 
     T (m, n)   k_theta(candidates, data), m = M; or the features of the data, m = r
     s (n,)     k_z(data, z)
@@ -25,13 +25,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pdcbo.blocks import Blocks, joined
 from pdcbo.features import Features, find, split, whole
-from pdcbo.gp import Posterior
+from pdcbo.gp import BLOCK, Posterior
 from pdcbo.problem import Array
 
 # what features may leave of the kernel, relative to the noise variance: keeps 1e-7 in std and 1e-8 in the mean (tests)
 TOLERANCE = 1e-8
-# noise variance, relative to the prior variance, below which rounding in the features' quadratic forms would show
+# noise variance, relative to the prior variance, below which rounding in the features' quadratic forms, and in the
+# products that take the place of substitution, would show
 LEAST_NOISE = 3e-5
 # fewer observations than this are solved for all candidates, without a look at the rank
 FIRST = 64
@@ -67,8 +69,11 @@ class CandidatePosterior:
         self._large = 0
         self._uses_features = False
         self._start_tables(len(self.candidates), 0)
+        self._blocks = Blocks(posterior.factor, np.dtype(np.float64))
+        self._small_blocks = Blocks(posterior.factor, np.dtype(np.float32))
         if self._parts is not None:
             self._diagonal = self._parts[0].diagonal(self.candidates)
+            self._noisy = posterior.noise_var >= LEAST_NOISE * float(self._diagonal.max(initial=0.0))
 
     @property
     def structured(self) -> bool:
@@ -98,7 +103,7 @@ class CandidatePosterior:
         here = np.asarray(z, dtype=float)[None]
         s = self._parts[1].matrix(here, self.posterior.X[:, self.n_theta :])[0]
         prior = self._parts[1].diagonal(here)
-        V = self.posterior.factor.solve(self._table.times(s).T, overwrite=True).T
+        V = self._solve(self._table.times(s))
         mean = _times_few(V, self.posterior.W)
         if self._features is None or not self._uses_features:
             variance = self._diagonal * prior - np.einsum("mn,mn->m", V, V)
@@ -108,12 +113,19 @@ class CandidatePosterior:
             variance = (self._diagonal - 2.0 * self._features.left) * prior - self._features.quadratic_forms(H)
         return mean, np.sqrt(np.maximum(variance, 0.0, out=variance), out=variance)
 
+    def _solve(self, B: Array) -> Array:
+        """Return V (m, n) for right-hand sides in blocks (k, m, BLOCK), whose memory it may use."""
+        if self._noisy:
+            return self._blocks.solve(B)
+        columns = np.ascontiguousarray(joined(B, self.posterior.n)).T
+        return self.posterior.factor.solve(columns, overwrite=True).T
+
     def _with_small_features(self, s: Array, V: Array, mean: Array) -> tuple[Array, Array]:
         """Return V W (r, q) and the lower triangle of V V' (r, r) of all features, given those of the large ones."""
         large, small = len(V), len(self._small)
         if not small:
             return mean, V @ V.T
-        v = self.posterior.factor.solve_single(self._small.times(s.astype(np.float32)).T).T
+        v = self._small_blocks.solve(self._small.times(s.astype(np.float32)))
         H = np.empty((large + small, large + small))
         H[:large, :large] = V @ V.T
         H[large:, :large] = v @ V.astype(np.float32).T
@@ -151,11 +163,7 @@ class CandidatePosterior:
         self._searched = True
         kernel, noise_var = self._parts[0], self.posterior.noise_var
         limit = min(len(self.candidates) // 4, MAX_RANK)
-        if (
-            limit > 0
-            and all(factor.family in SMOOTH for factor in kernel.factors)
-            and noise_var >= LEAST_NOISE * float(self._diagonal.max())
-        ):
+        if limit > 0 and all(factor.family in SMOOTH for factor in kernel.factors) and self._noisy:
             self._features = find(kernel, self.candidates, TOLERANCE * noise_var, limit)
         if self._features is not None:
             self._index = {c.tobytes(): j for j, c in enumerate(self.candidates)}
@@ -177,31 +185,37 @@ class CandidatePosterior:
 
 
 class Table:
-    """A matrix (m, n) that grows by columns, and room for its product with a diagonal matrix."""
+    """A matrix (m, n) that grows by columns, in blocks of BLOCK, and room for its product with a diagonal matrix."""
 
     def __init__(self, m: int, dtype: np.dtype[Any]) -> None:
         self.n = 0
-        self._values = np.empty((m, FIRST), dtype)
-        self._room = np.empty(m * FIRST, dtype)
+        self._values = np.zeros((1, m, BLOCK), dtype)
+        self._room = np.empty_like(self._values)
 
     def __len__(self) -> int:
-        return len(self._values)
+        return int(self._values.shape[1])
 
     def append(self, columns: Array) -> None:
-        """Add columns (m, k)."""
-        n, size = self.n + columns.shape[1], self._values.shape[1]
-        if n > size:
-            values = np.empty((len(self), max(n, size + size // 2)), self._values.dtype)
-            values[:, : self.n] = self._values[:, : self.n]
-            self._values, self._room = values, np.empty(values.size, values.dtype)
-        self._values[:, self.n : n] = columns
-        self.n = n
+        """Add columns (m, c)."""
+        n, size = self.n + columns.shape[1], len(self._values)
+        if n > size * BLOCK:
+            values = np.zeros((max(-(-n // BLOCK), size + size // 2), len(self), BLOCK), self._values.dtype)
+            values[:size] = self._values
+            self._values, self._room = values, np.empty_like(values)
+        first = self.n
+        while self.n < n:
+            block, begin = divmod(self.n, BLOCK)
+            end = min(begin + n - self.n, BLOCK)
+            done = self.n - first
+            self._values[block, :, begin:end] = columns[:, done : done + end - begin]
+            self.n += end - begin
 
     def times(self, s: NDArray[Any]) -> NDArray[Any]:
-        """Return the columns, each times its entry of s (n,); the next call uses the same memory."""
-        product: NDArray[Any] = self._room[: len(self) * self.n].reshape(len(self), self.n)
-        np.multiply(self._values[:, : self.n], s, out=product)
-        return product
+        """Return the columns, each times its entry of s (n,), in blocks (k, m, BLOCK), which the next call reuses."""
+        k = -(-self.n // BLOCK)
+        padded = np.zeros((k, 1, BLOCK), s.dtype)
+        padded.reshape(-1)[: self.n] = s
+        return np.multiply(self._values[:k], padded, out=self._room[:k])
 
 
 def _times_few(V: NDArray[Any], W: NDArray[Any]) -> NDArray[Any]:
