@@ -36,7 +36,7 @@ def test_grown_or_built_the_solution_is_the_same_and_right(dtype, error) -> None
         assert (solution == built.solve(sides)).all()
 
 
-@pytest.mark.parametrize("m", [0, 1, WIDEST, WIDEST + 1, 2 * WIDEST + 5])
+@pytest.mark.parametrize("m", [0, 1, 7, WIDEST])
 @pytest.mark.parametrize("n", [0, 1, BLOCK, 2 * BLOCK + 3])
 def test_any_number_of_right_hand_sides(n, m) -> None:
     rng = np.random.default_rng(12)

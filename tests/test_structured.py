@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pdcbo.blocks import Blocks
 from pdcbo.features import WIDTH, GridFeatures, find, split
 from pdcbo.gp import Posterior
 from pdcbo.kernels import Factor, Kernel
-from pdcbo.structured import ENOUGH, CandidatePosterior
+from pdcbo.structured import ENOUGH, CandidatePosterior, Table
 
 SE = "squared-exponential"
 LINE = np.linspace(0.0, 1.0, 200)[:, None]
@@ -36,14 +37,24 @@ def histories(draw: st.DrawFn) -> tuple[Kernel, float, np.ndarray, np.ndarray, n
     n_theta, n_z = candidates.shape[1], draw(st.integers(0, 2))
     d = n_theta + n_z
     scales = [draw(st.sampled_from([0.1, 0.3, 1.0, 5.0])) for _ in range(d)]
-    layout = draw(st.sampled_from(["one factor", "two factors", "matern context", "linear", "matern over all"]))
+    layout = draw(
+        st.sampled_from(
+            ["one factor", "two factors", "matern context", "linear", "linear context", "bilinear", "matern over all"]
+        )
+    )
     theta, context = tuple(range(n_theta)), tuple(range(n_theta, d))
     if layout == "one factor" or n_z == 0:
         factors = [Factor(SE, theta + context, tuple(scales))]
     elif layout == "matern over all":
         factors = [Factor("matern-5/2", theta + context, tuple(scales))]
     else:
-        families = {"two factors": (SE, SE), "matern context": (SE, "matern-5/2"), "linear": ("linear", SE)}[layout]
+        families = {
+            "two factors": (SE, SE),
+            "matern context": (SE, "matern-5/2"),
+            "linear": ("linear", SE),
+            "linear context": (SE, "linear"),
+            "bilinear": ("linear", "linear"),
+        }[layout]
         factors = [
             Factor(families[0], theta, tuple(scales[:n_theta])),
             Factor(families[1], context, tuple(scales[n_theta:])),
@@ -70,6 +81,44 @@ def test_equals_the_plain_posterior(history, place) -> None:
     check(model, z)
     if len(X):
         check(model, X[0, candidates.shape[1] :])
+
+
+@pytest.mark.parametrize("candidates", [LINE, FEW])
+@pytest.mark.parametrize("family", ["linear", SE])
+def test_contexts_of_a_linear_kernel_may_be_large(candidates, family) -> None:
+    rng = np.random.default_rng(9)
+    X = np.hstack([candidates[rng.integers(len(candidates), size=300)], rng.random((300, 1))])
+    Y = np.sin(3.0 * X) + 0.01 * rng.normal(size=(300, 2))
+    kernel = Kernel((Factor(family, (0,), (0.3,)), Factor("linear", (1,), (0.01,))))
+    model = CandidatePosterior(Posterior.build(kernel, 1e-4, X, Y), candidates)
+    for z in (0.0, 0.3, 1.0, 5.0):
+        check(model, np.array([z]))
+
+
+def test_after_an_interrupt_it_starts_anew(monkeypatch) -> None:
+    rng = np.random.default_rng(10)
+    kernel = Kernel((Factor(SE, (0, 1, 2), (0.4, 0.4, 0.8)),), 2.0)
+    X = np.hstack([GRID[rng.integers(len(GRID), size=300)], rng.random((300, 1))])
+    Y, z = rng.normal(size=(300, 2)), np.array([0.3])
+    reference = CandidatePosterior(Posterior.build(kernel, 0.01, X, Y), GRID).at(z)
+    for owner, name, calls in (
+        (Table, "append", 1), (Table, "append", 101), (Blocks, "_row", 2), (Blocks, "_row", 7), (Blocks, "solve", 1),
+    ):  # fmt: skip
+        model = CandidatePosterior(Posterior.build(kernel, 0.01, X, Y), GRID)
+        original, left = getattr(owner, name), [calls]
+
+        def interrupted(*args, original=original, left=left):
+            left[0] -= 1
+            if left[0] == 0:
+                raise KeyboardInterrupt
+            return original(*args)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(owner, name, interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                model.at(z)
+        for one, other in zip(reference, model.at(z), strict=True):
+            assert np.array_equal(one, other)
 
 
 @pytest.mark.parametrize("noise_var", [1e-2, 1e-4, 1e-6])

@@ -21,10 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdcbo import lapack
-from pdcbo.features import whole
 from pdcbo.gp import BLOCK, CholeskyFactor
 
-# the most right-hand sides that go through together: products beyond a million are copied by BLAS
+# the most right-hand sides that this pays for: BLAS copies both sides of larger products, and LAPACK is as fast then
 WIDEST = 240
 
 Matrix = NDArray[Any]
@@ -36,21 +35,32 @@ class Blocks:
     def __init__(self, factor: CholeskyFactor, dtype: np.dtype[Any]) -> None:
         self._factor = factor
         self._dtype = dtype
-        self._rows: list[list[Matrix]] = []
-        self._inverses: list[Matrix] = []
+        self._rows: list[tuple[list[Matrix], Matrix]] = []  # of a full block: L_ij for all j < i, and L_ii^-1
 
     def solve(self, B: Matrix) -> Matrix:
-        """Return V for all n rows of the factor, (m, n), in the place of B, (k, m, BLOCK)."""
-        n, m = self._factor.n, B.shape[1]
-        while len(self._rows) < n // BLOCK:
-            b = len(self._rows) * BLOCK
-            self._rows.append(self._row(b, b + BLOCK))
+        """Return V for all n rows of the factor as (m, n); B, (k, m, BLOCK), is overwritten."""
+        n = self._factor.n
+        if B.size == 0:
+            return joined(B, n)
+        full = n // BLOCK
+        for b in range(len(self._rows) * BLOCK, full * BLOCK, BLOCK):
             inverse, _ = lapack.dtrtri(self._factor.L[b : b + BLOCK, b : b + BLOCK], lower=1)
-            self._inverses.append(np.asfortranarray(np.tril(inverse), dtype=self._dtype))
-        begun = self._row(n - n % BLOCK, n) if n % BLOCK else []
-        width = whole(-(-m // max(-(-m // WIDEST), 1))) or 1
-        for first in range(0, m, width):
-            self._substitute([block.T for block in B[:, first : first + width]], begun)
+            self._rows.append((self._row(b, b + BLOCK), np.asfortranarray(np.tril(inverse), dtype=self._dtype)))
+        double = self._dtype == np.float64
+        multiply = lapack.dgemm if double else lapack.sgemm
+        V = [block.T for block in B]  # (BLOCK, m) each, in Fortran order
+        for (row, inverse), here in zip(self._rows, V[:full], strict=True):
+            for block, above in zip(row, V[: len(row)], strict=True):
+                multiply(-1.0, block, above, 1.0, here, 0, 0, 1)  # here -= block @ above, in its place
+            here[...] = multiply(1.0, inverse, here)
+        rest = n - full * BLOCK
+        if rest:
+            here = np.asfortranarray(V[full][:rest])
+            for block, above in zip(self._row(n - rest, n), V[:full], strict=True):
+                multiply(-1.0, block, above, 1.0, here, 0, 0, 1)
+            diagonal = np.asfortranarray(self._factor.L[-rest:, -rest:], dtype=self._dtype)
+            solve = lapack.dtrtrs if double else lapack.strtrs
+            V[full][:rest] = solve(diagonal, here, lower=1)[0]
         return joined(B, n)
 
     def _row(self, b: int, e: int) -> list[Matrix]:
@@ -58,23 +68,6 @@ class Blocks:
         row = np.empty((b // BLOCK, BLOCK, e - b), self._dtype)
         row[...] = self._factor.L[b:e, :b].reshape(e - b, b // BLOCK, BLOCK).transpose(1, 2, 0)
         return [block.T for block in row]
-
-    def _substitute(self, V: list[Matrix], begun: list[Matrix]) -> None:
-        """Put the solution in the place of B_i', (BLOCK, m) each in Fortran order."""
-        double = self._dtype == np.float64
-        multiply = lapack.dgemm if double else lapack.sgemm
-        solve = lapack.dtrtrs if double else lapack.strtrs
-        for row, inverse, here in zip(self._rows, self._inverses, V, strict=False):
-            for block, above in zip(row, V, strict=False):
-                multiply(-1.0, block, above, 1.0, here, 0, 0, 1)  # here -= block @ above, in its place
-            here[...] = multiply(1.0, inverse, here)
-        rest = self._factor.n % BLOCK
-        if rest:
-            here = np.asfortranarray(V[-1][:rest])
-            for block, above in zip(begun, V, strict=False):
-                multiply(-1.0, block, above, 1.0, here, 0, 0, 1)
-            diagonal = np.asfortranarray(self._factor.L[-rest:, -rest:], dtype=self._dtype)
-            V[-1][:rest] = solve(diagonal, here, lower=1)[0]
 
 
 def joined(B: Matrix, n: int) -> Matrix:

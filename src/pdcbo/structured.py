@@ -25,9 +25,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdcbo.blocks import Blocks, joined
+from pdcbo.blocks import WIDEST, Blocks, joined
 from pdcbo.features import Features, find, split, whole
 from pdcbo.gp import BLOCK, Posterior
+from pdcbo.kernels import Kernel
 from pdcbo.problem import Array
 
 # what features may leave of the kernel, relative to the noise variance: keeps 1e-7 in std and 1e-8 in the mean (tests)
@@ -50,7 +51,7 @@ class CandidatePosterior:
     """The posterior of q functions over fixed candidates at one context after another.
 
     What it returns depends on the observations and their order only, to the last bit, and not on whether they were
-    added one by one or the posterior was built from all of them at once.
+    added one by one or the posterior was built from all of them at once. One thread at a time may use it.
 
     Args:
         posterior: the plain posterior, the reference; `add` extends it, and it may be extended directly.
@@ -62,6 +63,15 @@ class CandidatePosterior:
         self.candidates = np.ascontiguousarray(candidates, dtype=float)
         self.n_theta = self.candidates.shape[1]
         self._parts = split(posterior.kernel, self.n_theta)
+        if self._parts is not None:
+            self._diagonal = self._parts[0].diagonal(self.candidates)
+            self._largest = float(self._diagonal.max(initial=0.0))
+        # the prior variance of these has no upper end
+        self._linear = any(factor.family == "linear" for factor in posterior.kernel.factors)
+        self._start()
+
+    def _start(self) -> None:
+        """Forget all that was made from the observations."""
         self._features: Features | None = None
         self._searched = False
         self._index: dict[bytes, int] = {}
@@ -69,11 +79,8 @@ class CandidatePosterior:
         self._large = 0
         self._uses_features = False
         self._start_tables(len(self.candidates), 0)
-        self._blocks = Blocks(posterior.factor, np.dtype(np.float64))
-        self._small_blocks = Blocks(posterior.factor, np.dtype(np.float32))
-        if self._parts is not None:
-            self._diagonal = self._parts[0].diagonal(self.candidates)
-            self._noisy = posterior.noise_var >= LEAST_NOISE * float(self._diagonal.max(initial=0.0))
+        self._blocks = Blocks(self.posterior.factor, np.dtype(np.float64))
+        self._small_blocks = Blocks(self.posterior.factor, np.dtype(np.float32))
 
     @property
     def structured(self) -> bool:
@@ -99,11 +106,19 @@ class CandidatePosterior:
         if self._parts is None:
             contexts = np.broadcast_to(z, (len(self.candidates), len(z)))
             return self.posterior.predict(np.hstack([self.candidates, contexts]))
-        self._extend()
-        here = np.asarray(z, dtype=float)[None]
-        s = self._parts[1].matrix(here, self.posterior.X[:, self.n_theta :])[0]
-        prior = self._parts[1].diagonal(here)
-        V = self._solve(self._table.times(s))
+        try:
+            return self._structured_at(np.asarray(z, dtype=float)[None], *self._parts)
+        except BaseException:  # an interrupt may leave the tables half extended
+            self._start()
+            raise
+
+    def _structured_at(self, here: Array, of_theta: Kernel, of_context: Kernel) -> tuple[Array, Array]:
+        """Return what `at` does, for a product kernel and the context (1, n_z)."""
+        prior = of_context.diagonal(here)
+        noisy = self._noisy(float(prior[0]))
+        self._extend(of_theta, noisy)
+        s = of_context.matrix(here, self.posterior.X[:, self.n_theta :])[0]
+        V = self._solve(self._table.times(s), noisy)
         mean = _times_few(V, self.posterior.W)
         if self._features is None or not self._uses_features:
             variance = self._diagonal * prior - np.einsum("mn,mn->m", V, V)
@@ -113,9 +128,16 @@ class CandidatePosterior:
             variance = (self._diagonal - 2.0 * self._features.left) * prior - self._features.quadratic_forms(H)
         return mean, np.sqrt(np.maximum(variance, 0.0, out=variance), out=variance)
 
-    def _solve(self, B: Array) -> Array:
+    def _noisy(self, prior: float) -> bool:
+        """Tell whether the noise hides rounding, for the candidates at a context of this variance and for the data."""
+        size = self._largest * prior
+        if self._linear:
+            size = max(size, float(self.posterior.kernel.diagonal(self.posterior.X).max(initial=0.0)))
+        return self.posterior.noise_var >= LEAST_NOISE * size
+
+    def _solve(self, B: Array, noisy: bool) -> Array:
         """Return V (m, n) for right-hand sides in blocks (k, m, BLOCK), whose memory it may use."""
-        if self._noisy:
+        if noisy and B.shape[1] <= WIDEST:
             return self._blocks.solve(B)
         columns = np.ascontiguousarray(joined(B, self.posterior.n)).T
         return self.posterior.factor.solve(columns, overwrite=True).T
@@ -132,16 +154,15 @@ class CandidatePosterior:
         H[large:, large:] = v @ v.T
         return np.concatenate([mean, _times_few(v, self.posterior.W.astype(np.float32))]), H
 
-    def _extend(self) -> None:
-        """Bring the tables up to the observations."""
-        assert self._parts is not None
+    def _extend(self, kernel: Kernel, noisy: bool) -> None:
+        """Bring the tables up to the observations; `kernel` is that of theta."""
         n = self.posterior.n
         theta = self.posterior.X[:, : self.n_theta]
-        if n >= FIRST and not self._searched:
-            self._search()
+        if n >= FIRST and noisy and not self._searched:
+            self._search(kernel)
         if self._features is not None:
             self._serve(theta)
-        if self._features is not None and n >= self._features.pays_from:
+        if self._features is not None and noisy and n >= self._features.pays_from:
             if not self._uses_features:
                 self._start_tables(self._large, self._features.rank - self._large)
                 self._uses_features = True
@@ -155,15 +176,14 @@ class CandidatePosterior:
                 self._table.append(phi[: self._large, None])
                 self._small.append(phi[self._large :, None])
         elif self._table.n < n:
-            self._table.append(self._parts[0].matrix(self.candidates, theta[self._table.n :]))
+            self._table.append(kernel.matrix(self.candidates, theta[self._table.n :]))
 
-    def _search(self) -> None:
+    def _search(self, kernel: Kernel) -> None:
         """Look for features, once."""
-        assert self._parts is not None
         self._searched = True
-        kernel, noise_var = self._parts[0], self.posterior.noise_var
+        noise_var = self.posterior.noise_var
         limit = min(len(self.candidates) // 4, MAX_RANK)
-        if limit > 0 and all(factor.family in SMOOTH for factor in kernel.factors) and self._noisy:
+        if limit > 0 and all(factor.family in SMOOTH for factor in kernel.factors):
             self._features = find(kernel, self.candidates, TOLERANCE * noise_var, limit)
         if self._features is not None:
             self._index = {c.tobytes(): j for j, c in enumerate(self.candidates)}

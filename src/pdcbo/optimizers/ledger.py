@@ -14,7 +14,7 @@ again even after a correction.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -48,7 +48,13 @@ class Suggestion:
 
     def to_json(self) -> dict[str, Any]:
         """Describe the suggestion in JSON."""
-        return {**asdict(self), "outside": list(self.outside), "bounds": {k: list(v) for k, v in self.bounds.items()}}
+        return {
+            "id": self.id,
+            "parameters": dict(self.parameters),
+            "context": dict(self.context),
+            "outside": list(self.outside),
+            "bounds": {name: list(both) for name, both in self.bounds.items()},
+        }
 
 
 @dataclass(slots=True)

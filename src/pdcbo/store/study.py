@@ -375,7 +375,7 @@ class Study(StudyCore):
                     guards, running = record.guards, record.running()
                 try:
                     draft = Draft.from_model(optimizer, guards, running, optimizer.propose(context), seq)
-                except Exception as error:
+                except BaseException as error:
                     self._follower.discard(error)
                     raise
                 self._follower.trouble = None
