@@ -82,7 +82,7 @@ def test_stated_worst_values_by_hand() -> None:
     assert bound is not None
     assert bound.value == pytest.approx((0.5 + 0.75 + 0.25 + 2 * 3.0 + noise) / 5, rel=1e-12)
     assert bound.guaranteed
-    assert "2 unmeasured steps at the stated worst value 3" in bound.assumption
+    assert "2 steps without measurement at the stated worst value 3" in bound.assumption
     assert certificate["u"].average == pytest.approx(0.5)
     assert (certificate["u"].steps, certificate["u"].measured, certificate["u"].limit) == (5, 3, 1.0)
     assert not certificate["u"].holds

@@ -223,6 +223,25 @@ def test_applied_values_are_what_is_learned() -> None:
     assert everything(t) == before
 
 
+def test_a_value_read_back_in_single_precision_is_within_its_range() -> None:
+    problem = Problem({"u": (0.0, 0.6), "n": Integer(1, 3)}, {}, {"g": 1.0})
+    for value in (float(np.float32(0.6)), np.float32(0.6), -0.0):
+        tuner = PDCBO(problem, horizon=5)
+        s = tuner.ask()
+        tuner.tell(s, 1.0, {"g": 0.5}, applied={"u": value})
+        assert 0.0 <= tuner.ledger.steps[s.id].x[0] <= 1.0
+    tuner = PDCBO(problem, horizon=5)
+    s = tuner.ask()
+    for given in ({"u": 0.61}, {"n": 4}):
+        with pytest.raises(ValueError, match="nearest value within if it was only rounded"):
+            tuner.tell(s, 1.0, {"g": 0.5}, applied=given)
+    with pytest.raises(ValueError, match="leave out rows of operation beyond the ranges"):
+        tuner.observe_table([{"u": 0.61, "n": 1, "objective": 1.0}])
+    s.parameters["u"] = 0.3
+    with pytest.raises(ValueError, match=r"what really ran is told with applied=\{\.\.\.\}"):
+        tuner.tell(s, 1.0, {"g": 0.5})
+
+
 def test_applied_as_proposed_is_the_proposed_point_to_the_bit() -> None:
     plain, said = tuner(), tuner()
     for z in (0.1, 0.33, 0.77):

@@ -384,7 +384,7 @@ def test_summary_and_repr_say_what_an_operator_wants() -> None:
         "cost: average -70, latest -70",
         "x_a: average 0.14, must be at most 0.12: is exceeded so far",
         "yield: average 0.9, must be at least 0.8: holds",
-        "measured in 2 of 3 steps",
+        "in the 2 of 3 steps that were measured",
         "1 step ran without any measurement",
         f"waiting for the result of suggestion {waiting.id}",
         "latest parameters: feed = ",

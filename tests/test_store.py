@@ -7,6 +7,7 @@ import sqlite3
 import threading
 import time
 from contextlib import closing
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -276,6 +277,33 @@ def test_a_repeated_order_gets_its_first_answer_whatever_happened_since(store: s
     with pytest.raises(ValueError, match="bounds"):
         study.set_known_good({"a": 0.1, "b": 0.2})
     study.close()
+
+
+def test_another_definition_is_refused_by_the_place_where_it_differs(tmp_path: Path) -> None:
+    problem = pdcbo.Problem({"u": (0.0, 1.0)}, {}, {"e": 1.0})
+    Study.open(tmp_path / "s.db", "plant", problem).close()
+    for other, words in (
+        (
+            pdcbo.Problem({"u": (0.0, 1.0)}, {}, {"e": 2.0}),
+            r"problem\.constraints\.e\.upper: 1\.0, got 2\.0; set_limits",
+        ),
+        (pdcbo.Problem({"u": (0.0, 3.0)}, {}, {"e": 1.0}), r"problem\.parameters\.u\.hi: 1\.0, got 3\.0; open it"),
+        (pdcbo.Problem({"v": (0.0, 1.0)}, {}, {"e": 1.0}), r"problem\.parameters: \{'u'"),
+    ):
+        with pytest.raises(Conflict, match=words):
+            Study.open(tmp_path / "s.db", "plant", other)
+
+
+def test_options_of_an_enumeration_of_strings_are_their_strings(tmp_path: Path) -> None:
+    class Mode(StrEnum):
+        ECO = "eco"
+        BOOST = "boost"
+
+    problem = pdcbo.Problem({"mode": pdcbo.Choice(list(Mode)), "u": (0.0, 1.0)}, {}, {"e": 1.0})
+    with Study.open(tmp_path / "s.db", "plant", problem) as study:
+        study.tell(study.ask(), 1.0, {"e": 0.5}, applied={"mode": Mode.BOOST})
+    with Study.open(tmp_path / "s.db", "plant", problem) as study, study.record() as record:
+        assert record.last == {"mode": "boost", "u": record.last["u"]}
 
 
 def test_another_definition_is_a_conflict(store: str) -> None:

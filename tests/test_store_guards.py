@@ -145,6 +145,22 @@ def test_a_step_is_within_reach_of_all_that_may_be_running(running, wanted, chan
         assert all(abs(value - r) <= change for r in running)
 
 
+def test_a_new_start_says_where_the_plant_stands_now(tmp_path: Path) -> None:
+    problem = pdcbo.Problem({"temp": (70.0, 100.0)}, {}, {"e": 1.0})
+    guards = Guards(max_change={"temp": 5.0}, start={"temp": 85.0})
+    with Study.open(tmp_path / "s.db", "plant", problem, guards=guards) as study:
+        first = study.ask()
+        assert abs(first.parameters["temp"] - 85.0) <= 5.0
+        study.tell(first, 0.0, {"e": 0.5}, applied={"temp": 99.0})
+        study.ask()  # pending when the plant is restarted by hand
+        study.set_guards(guards)  # names the same start as before: it says nothing new
+        assert study.ask().parameters["temp"] >= 94.0
+        study.set_guards(Guards(max_change={"temp": 5.0}, start={"temp": 72.0}))
+        assert study.ask().parameters["temp"] <= 77.0
+    with Study.open(tmp_path / "s.db", "plant") as study:
+        assert study.ask().parameters["temp"] <= 82.0
+
+
 def test_the_rate_limit_counts_pending_suggestions(tmp_path: Path) -> None:
     study = Study.open(tmp_path / "plant.db", "plant", PROBLEM, optimizer="random", guards={"max_change": {"a": 0.1}})
     study.tell(study.ask(context(0)), 1.0, {"g": 0.1}, applied={"a": 0.5})

@@ -17,6 +17,7 @@ from store_tools import PROBLEM, answer, context
 import pdcbo
 from pdcbo import figures
 from pdcbo.history import History
+from pdcbo.service import html
 from pdcbo.store import Study
 from pdcbo.store import status as status_module
 from pdcbo.store.status import age_in_words, history_of, status
@@ -195,3 +196,21 @@ def test_noise_that_the_models_have_learned_since_is_shown(tmp_path: Path, monke
         monkeypatch.setattr(study, "noise_levels", lambda noise=noise: [None, noise])
         doubts.append(status(study)["constraints"]["g"]["doubt"])
     assert doubts == [None, pytest.approx(doubts[2] / 2), pytest.approx(doubts[1] * 2)]
+
+
+def test_a_card_tells_an_estimate_from_a_certificate_and_names_a_remedy(tmp_path: Path) -> None:
+    problem = pdcbo.Problem(
+        {"u": (0.0, 1.0)},
+        {},
+        {"e": 1013250.0, "c": pdcbo.Constraint(upper=1.0, noise=0.1), "p": pdcbo.Constraint(3.0, 2.0, noise=0.1)},
+    )
+    with Study.open(tmp_path / "s.db", "plant", problem, horizon=40) as study:
+        for i in range(14):
+            study.tell(study.ask(), 1.0, {"e": 1013254.0 + i % 3, "c": 0.5, "p": None if i == 3 else 2.5})
+        with study.optimizer():
+            pass  # so that the noise of e is learned
+        page = html.status(status(study))
+    assert "at most 1013250: <b>is exceeded so far</b><br>estimated to be at most" in page
+    assert "at most 1: <b>holds</b><br>certified at most" in page
+    assert "<b>holds</b> in the 13 of 14 steps that were measured<br>no bound by its measurements alone: " in page
+    assert "two constraints, each with a worst value" in page

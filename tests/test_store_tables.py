@@ -262,3 +262,16 @@ def test_parquet_is_written_in_one_go_in_the_types_of_its_columns(tmp_path: Path
         assert row[2:5] == (s.parameters["u"], s.parameters["i"], str(s.parameters["k"]))
         assert row[5:] == (0.1 * s.id if told else None, None)
     assert [row["k"] for row in read(file, problem)] == [s.parameters["k"] for s in made[:20]]
+
+
+def test_a_suffix_in_capitals_and_a_word_for_a_parameter(tmp_path: Path) -> None:
+    problem = pdcbo.Problem({"speed": (0.0, 1.0)}, {}, {"g": 1.0})
+    file = tmp_path / "PAST.CSV"
+    file.write_text("speed,objective,g\n0.5,1.0,\n")
+    assert read(file, problem) == [{"speed": 0.5, "objective": 1.0}]
+    file.write_text("speed,objective,g\nrpm,1.0,0.1\n")
+    with pytest.raises(ValueError, match="column 'speed': must be a finite number, got 'rpm'"):
+        read(file, problem)
+    file.write_text("speed,objective,g\n0.5,1.0,none\n")
+    with pytest.raises(ValueError, match="or an empty cell if it was not measured, got 'none'"):
+        read(file, problem)

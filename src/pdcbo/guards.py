@@ -8,9 +8,10 @@ A guard never changes what was learned. It replaces parameters before they are p
     deadline     seconds that `ask` may take
 
 The rate limit is against what the plant may be running now: the newest parameters reported as applied, and those of
-later suggestions still pending, since they may have been applied; before any, the `start` parameters. Where one value
-is not within reach of all of them, the newest counts. What an operator's order proposes (known-good parameters, the
-fallback) goes through the same bounds and rate limits: a plant that must not jump must not jump to its fallback either.
+later suggestions still pending, since they may have been applied; before any, the `start` parameters. A new `start`,
+put in force later on, says where the plant stands by then, whatever was suggested before. Where one value is not within
+reach of all of them, the newest counts. What an operator's order proposes (known-good parameters, the fallback) goes
+through the same bounds and rate limits: a plant that must not jump must not jump to its fallback either.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pdcbo.problem import Choice, Integer, Problem, Real, Scalar, Variable, as_number, as_positive
+from pdcbo.wording import shown
 
 
 @dataclass(frozen=True)
@@ -103,15 +105,15 @@ class Guards:
                     allowed = last[name] if last is not None and _inside(variable, last[name], bound) else bound[0]
                 else:
                     allowed = min(max(allowed, bound[0]), bound[1])
-                words.append(f"{name}: {_short(wanted)} is outside its bounds, {_short(allowed)} instead")
+                words.append(f"{name}: {shown(wanted)} is outside its bounds, {shown(allowed)} instead")
             change = self.max_change.get(name)
             if change is not None and running:
                 reached = _reach(variable, [r[name] for r in running], allowed, change)
                 if reached != allowed:
                     allowed = reached
                     words.append(
-                        f"{name}: {_short(wanted)} is more than {change:g} away from what is running, "
-                        f"{_short(allowed)} instead"
+                        f"{name}: {shown(wanted)} is more than {change:g} away from what is running, "
+                        f"{shown(allowed)} instead"
                     )
             result[name] = allowed
         return result, words
@@ -192,7 +194,3 @@ def _reach(variable: Real | Integer, running: list[Any], wanted: Any, change: fl
     if any(abs(value - near) > change for near in running):
         return _towards(variable, running[-1], wanted, change)
     return value
-
-
-def _short(value: object) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -222,14 +222,26 @@ class Problem:
         """The number of context variables."""
         return len(self.context)
 
-    def encode_parameters(self, values: Values, group: str = "parameters", remedy: str = "") -> Array:
-        """Map named parameters, which must lie in their ranges, to theta; errors speak of `group` and of a remedy."""
+    def encode_parameters(
+        self, values: Values, group: str = "parameters", remedy: str = "", read_back: bool = False
+    ) -> Array:
+        """Map named parameters, which must lie in their ranges, to theta; errors speak of `group` and of a remedy.
+
+        Args:
+            values: name -> value.
+            group: what they are called in errors.
+            remedy: ends the message on a value beyond its range.
+            read_back: they come from the plant, where single precision may have put one just beyond its range.
+        """
         theta = self._encode(values, self.parameters, group)
-        for name, variable in self.parameters.items():
+        for i, (name, variable) in enumerate(self.parameters.items()):
             if not variable.contains(values[name]):
-                raise ValueError(
-                    f"{group}[{name!r}] must lie in [{variable.lo!r}, {variable.hi!r}], got {values[name]!r}{remedy}"
-                )
+                if not (read_back and isinstance(variable, Real) and variable.nearly_contains(values[name])):
+                    raise ValueError(
+                        f"{group}[{name!r}] must lie in [{variable.lo!r}, {variable.hi!r}], got {values[name]!r}"
+                        f"{remedy}"
+                    )
+                theta[i] = min(max(theta[i], 0.0), 1.0)
         return theta
 
     def plain_parameters(self, values: Values) -> dict[str, Scalar]:

@@ -22,6 +22,7 @@ Scalar = float | int | str | bool
 LARGEST = 1e50
 SMALLEST = 1e-50
 FARTHEST = 1e50
+SINGLE_PRECISION = 1e-7
 
 
 def as_number(value: object, field_name: str) -> float:
@@ -128,7 +129,12 @@ class Real:
 
     def contains(self, value: Any) -> bool:
         """Tell whether a valid value lies within the stated range."""
-        return bool(self.lo <= value <= self.hi)
+        return self.lo <= float(value) <= self.hi  # as a float: NumPy compares in single precision what is in it
+
+    def nearly_contains(self, value: Any) -> bool:
+        """Tell whether a valid value lies within the stated range but for rounding to single precision."""
+        rounding = SINGLE_PRECISION * max(abs(self.lo), abs(self.hi))
+        return self.lo - rounding <= float(value) <= self.hi + rounding
 
     def plain(self, value: Any) -> float:
         """Return a valid value as a Python float."""

@@ -15,6 +15,7 @@ import numpy as np
 from pdcbo.certificates import Bound, Certificate, noise_boundary
 from pdcbo.optimizers.ledger import Ledger, Step, limit_mean
 from pdcbo.problem import Array, Limit, Problem, as_number
+from pdcbo.wording import shown, steps
 
 # The part of delta that the observation certificate allows to the noise where the posterior answers for missing values.
 MEASURED_SHARE = 0.9
@@ -94,7 +95,8 @@ class Assurance:
         worst = self.ledger.stated_worst(limit, self.problem.constraints[limit.constraint].worst)
         if worst is not None:
             extra = sum(limit.sign * (worst - step.limits[index]) for step in unmeasured)
-            words += f", {len(unmeasured)} unmeasured steps at the stated worst value {worst:.6g}" if unmeasured else ""
+            missing = f", {steps(len(unmeasured))} without measurement at the stated worst value {shown(worst)}"
+            words += missing if unmeasured else ""
         else:
             # Shared always, so that it does not depend on what happens whether the noise may err by all of alpha.
             alpha, spare = MEASURED_SHARE * alpha, (1.0 - MEASURED_SHARE) * alpha
@@ -103,7 +105,7 @@ class Assurance:
                 if bound is None:
                     return None
                 extra, more, sure = bound
-                words += f", {len(unmeasured)} unmeasured steps by the posterior's bound ({more})"
+                words += f", {steps(len(unmeasured))} without measurement by the posterior's bound ({more})"
                 guaranteed = guaranteed and sure
         count = int(known.sum())
         noise = float(noise_boundary(count, noise_std, alpha, float(self.horizon or 1000))) if count else 0.0

@@ -398,7 +398,8 @@ class Optimizer(Assurance, ABC):
             if not isinstance(applied, Mapping):
                 raise TypeError(f"applied must be a mapping of names, got {applied!r}")
             given = {**parameters, **applied}
-            theta = self.problem.encode_parameters(given, "applied", "; report what ran beyond its range with fail()")
+            remedy = "; tell the nearest value within if it was only rounded, and what ran beyond with fail()"
+            theta = self.problem.encode_parameters(given, "applied", remedy, read_back=True)
             real = {name for name, variable in self.problem.parameters.items() if variable.levels is None}
             x[:n_theta] = [
                 a if name in real and given[name] == parameters[name] else b

@@ -209,7 +209,8 @@ class Ledger:
         ):
             raise ValueError(
                 f"suggestion {given} proposed {mine.parameters!r} for {mine.context!r} here, got one with "
-                f"{suggestion.parameters!r} for {suggestion.context!r}; it was made by another tuner or changed since"
+                f"{suggestion.parameters!r} for {suggestion.context!r}; it was made by another tuner or changed "
+                "since; what really ran is told with applied={...}"
             )
         return step
 

@@ -21,7 +21,8 @@ def past_point(problem: Problem, row: Mapping[str, Any]) -> tuple[Array, Array]:
     unknown = [name for name in row if name not in GROUPS]
     if unknown:
         raise ValueError(f"{unknown[0]!r} is unknown; a row has {list(GROUPS)!r}")
-    theta = problem.encode_parameters(row["parameters"])
+    remedy = "; leave out rows of operation beyond the ranges"
+    theta = problem.encode_parameters(row["parameters"], remedy=remedy, read_back=True)
     z = problem.encode_context(row.get("context"))
     given = {} if row.get("constraints") is None else row["constraints"]
     if not isinstance(given, Mapping):

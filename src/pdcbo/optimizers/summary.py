@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pdcbo.optimizers.ledger import Step, measured, measured_limit_mean
-from pdcbo.problem import Limit, Scalar
+from pdcbo.problem import Limit, Problem, Scalar
+from pdcbo.wording import shown, shown_apart, steps
 
 if TYPE_CHECKING:
     from pdcbo.optimizers.base import Optimizer
@@ -37,13 +38,14 @@ def brief(optimizer: Optimizer) -> str:
     parts = [f"step {optimizer.step}{_plan(optimizer.step, optimizer.horizon)}"]
     costs = _measured(history, 0)
     if costs:
-        parts.append(f"cost average {np.mean(costs):.6g}")
+        parts.append(f"cost average {shown(float(np.mean(costs)))}")
     for i, limit in enumerate(optimizer.problem.limits):
         values, bound = _measured(history, limit.output), measured_limit_mean(limit, history, i)
-        average = f"average {np.mean(values):.6g}" if values else "not measured yet"
-        now = f" (now {limit.bound:.6g})" if _changed(history, i, limit) else ""
+        words = shown_apart([bound, limit.bound, *([float(np.mean(values))] if values else [])])
+        average = f"average {words[2]}" if values else "not measured yet"
+        now = f" (now {words[1]})" if _changed(history, i, limit) else ""
         price = "" if prices is None else f", price {prices[i]:.4g} a unit"
-        parts.append(f"{limit.label} {average}, limit {'<=' if limit.sign > 0 else '>='} {bound:.6g}{now}{price}")
+        parts.append(f"{limit.label} {average}, limit {'<=' if limit.sign > 0 else '>='} {words[0]}{now}{price}")
     return "; ".join([*parts, f"{len(optimizer.pending)} pending"])
 
 
@@ -71,6 +73,7 @@ def facts(optimizer: Optimizer) -> dict[str, Any]:
             "holds": None if average is None else limit.sign * (average - bound) <= 0.0,
             "proven": certificate.holds,
             "noise_std": optimizer.noise_std(limit.output)[0],
+            "two_sided": two_sided(optimizer.problem, limit),
         }
         if debt is not None and prices is not None:
             constraints[label] |= {"debt": float(debt[i]), "price": float(prices[i])}
@@ -94,6 +97,11 @@ def facts(optimizer: Optimizer) -> dict[str, Any]:
     }
 
 
+def two_sided(problem: Problem, limit: Limit) -> bool:
+    """Tell whether a limit is one of two of the same quantity."""
+    return sum(other.output == limit.output for other in problem.limits) == 2
+
+
 def _applied(optimizer: Optimizer, step: Step) -> dict[str, Scalar]:
     """Return the parameters of a step that the plant really ran with."""
     if step.proposed is None:
@@ -110,17 +118,18 @@ def _plan(step: int, horizon: int | None) -> str:
 def _sentences(data: dict[str, Any]) -> list[str]:
     lines = [f"{data['optimizer']}: step {data['step']}{_plan(data['step'], data['horizon'])}"]
     if data["past_rows"]:
-        lines.append(f"  learned from {data['past_rows']} rows of past operation, which do not count")
+        rows = "1 row" if data["past_rows"] == 1 else f"{data['past_rows']} rows"
+        lines.append(f"  learned from {rows} of past operation, which do not count")
     if data["average_objective"] is not None:
-        lines.append(f"  cost: average {data['average_objective']:.6g}, latest {data['last_objective']:.6g}")
+        lines.append(f"  cost: average {shown(data['average_objective'])}, latest {shown(data['last_objective'])}")
     if data["unmeasured_steps"]:
-        lines.append(f"  {_steps(data['unmeasured_steps'])} ran without any measurement")
+        lines.append(f"  {steps(data['unmeasured_steps'])} ran without any measurement")
     for label, c in data["constraints"].items():
         lines += _constraint_sentences(label, c)
     for name, count in data["context_outside_range"].items():
-        lines.append(f"  context {name} was outside its stated range in {_steps(count)}")
+        lines.append(f"  context {name} was outside its stated range in {steps(count)}")
     if data["latest"] is not None:
-        lines.append("  latest parameters: " + ", ".join(f"{k} = {_short(v)}" for k, v in data["latest"].items()))
+        lines.append("  latest parameters: " + ", ".join(f"{k} = {shown(v)}" for k, v in data["latest"].items()))
     for s in data["pending"][:5]:
         lines.append(f"  waiting for the result of suggestion {s['id']}")
     if len(data["pending"]) > 5:
@@ -130,33 +139,33 @@ def _sentences(data: dict[str, Any]) -> list[str]:
 
 def _constraint_sentences(label: str, c: dict[str, Any]) -> list[str]:
     word = "at most" if c["side"] == "upper" else "at least"
-    limit = f"{word} {c['limit_measured']:.6g}"
+    average = c["average"]
+    words = shown_apart([c["limit_measured"], c["limit_now"], *([] if average is None else [average])])
+    limit = f"{word} {words[0]}"
     if c["limit_measured"] != c["limit_now"]:
-        limit += f" (its limits so far on average; from now on {c['limit_now']:.6g})"
-    if c["average"] is None:
+        limit += f" (its limits so far on average; from now on {words[1]})"
+    if average is None:
         return [f"  {label}: not measured yet; its average must be {limit}"]
-    verdict = "holds" if c["holds"] else "is exceeded so far"
-    lines = [f"  {label}: average {c['average']:.6g}, must be {limit}: {verdict}"]
-    if c["measured"] < c["steps"]:
-        lines.append(f"    measured in {c['measured']} of {_steps(c['steps'])}, of which the average is")
+    unmeasured = c["steps"] - c["measured"]
+    verdict = verdict_on(c["holds"], c["side"])
+    if unmeasured:
+        verdict += f" in the {c['measured']} of {steps(c['steps'])} that were measured"
+    lines = [f"  {label}: average {words[2]}, must be {limit}: {verdict}"]
     percent = 100.0 * (1.0 - c["delta"])
     for kind, source in (("observation", "its measurements"), ("posterior", "the model")):
         bound = c[kind]
         if bound is not None:
             sure = "given" if bound["guaranteed"] else "an estimate, given"
             lines.append(
-                f"    by {source} the true average is {word} {bound['value']:.6g}, {percent:.6g}% sure at all times;"
+                f"    by {source} the true average is {word} {shown(bound['value'])}, {percent:.6g}% sure at all times;"
                 f" {sure} {bound['assumption']}"
             )
     if c["observation"] is None and c["posterior"] is None:
-        if c["noise_std"] is None:
-            remedy = "its noise is not stated, and a model learns it from 10 measurements on"
-        else:
-            remedy = f"state a worst value of {label} for steps without measurement"
-        lines.append(f"    no bound on the true average: {remedy}")
+        lines.append(f"    no bound on the true average: {missing_bound(c['noise_std'], c['two_sided'])}")
     if "price" in c:
         if c["price"] > 0.0:
             owed = f"debt {c['debt']:.4g}" if c["debt"] > 0.0 else "no debt, but the limit binds"
+            owed += f" (with {steps(unmeasured)} as the model expects them)" if unmeasured else ""
             way = "less" if c["side"] == "upper" else "more"
             lines.append(f"    {owed}: one unit {way} of {label} is now worth a cost of {c['price']:.4g}")
         else:
@@ -164,9 +173,20 @@ def _constraint_sentences(label: str, c: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _steps(count: int) -> str:
-    return "1 step" if count == 1 else f"{count} steps"
+def verdict_on(holds: bool, side: str) -> str:
+    """Return in words whether an average is on the right side of its limit."""
+    if holds:
+        return "holds"
+    return "is exceeded so far" if side == "upper" else "is not reached so far"
 
 
-def _short(value: object) -> str:
-    return f"{value:.5g}" if isinstance(value, float) else str(value)
+def missing_bound(noise_std: float | None, two_sided: bool) -> str:
+    """Return why there is no bound on a true average, and what would help."""
+    if noise_std is None:
+        return "its noise is not stated, and a model learns it from 10 measurements on"
+    if two_sided:
+        return (
+            "it was not measured in every step; state its two sides as two constraints, each with a worst value for"
+            " steps without measurement"
+        )
+    return "it was not measured in every step; state a worst value for steps without measurement"

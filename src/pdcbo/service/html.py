@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from html import escape
 from typing import Any
 
+from pdcbo.optimizers.summary import missing_bound, verdict_on
 from pdcbo.store.status import age_in_words
+from pdcbo.wording import shown, shown_apart, steps
 
 MODES = {"running": "Running", "pause": "Paused", "known-good": "On known-good parameters",
          "unreadable": "Cannot be read"}  # fmt: skip
@@ -56,7 +58,7 @@ def status(facts: dict[str, Any]) -> str:
     cards = [
         _card("Step", f"{facts['step']:,}", progress + bar),
         _card("Mode", MODES[facts["mode"]], escape(facts["reason"] or facts["optimizer"])),
-        _card("Average cost", _short(facts["average_cost"]), f"latest {_short(facts['last_cost'])}"),
+        _card("Average cost", _known(facts["average_cost"]), f"latest {_known(facts['last_cost'])}"),
         *(_limit_card(label, c) for label, c in facts["constraints"].items()),
     ]
     return (
@@ -111,17 +113,19 @@ def _card(label: str, value: str, more: str, kind: str = "") -> str:
 
 def _limit_card(label: str, c: dict[str, Any]) -> str:
     word = "at most" if c["side"] == "upper" else "at least"
-    verdict = {None: "not measured yet", True: "holds", False: "exceeded so far"}[c["holds"]]
-    more = f"{word} {_short(c['limit'])}: <b>{verdict}</b>"
+    verdict = "not measured yet" if c["holds"] is None else verdict_on(c["holds"], c["side"])
+    words = shown_apart([c["limit"], c["limit_now"], *([] if c["average"] is None else [c["average"]])])
+    more = f"{word} {words[0]}: <b>{verdict}</b>"
+    if c["measured"] and c["measured"] < c["steps"]:
+        more += f" in the {c['measured']} of {steps(c['steps'])} that were measured"
     if c["limit"] != c["limit_now"]:
-        more += f"<br>limit from now on {_short(c['limit_now'])}"
+        more += f"<br>limit from now on {words[1]}"
     if c["certified"] is not None:
-        more += f"<br>certified {word} {_short(c['certified'])}"
-    if c["measured"] < c["steps"]:
-        more += f"<br>measured in {c['measured']} of {c['steps']} steps"
-        more += "" if c["certified"] is not None else ": state a worst value to have the average certified"
+        more += f"<br>{'certified' if c['guaranteed'] else 'estimated to be'} {word} {shown(c['certified'])}"
+    elif c["measured"]:
+        more += f"<br>no bound by its measurements alone: {missing_bound(c['noise_std'], c['two_sided'])}"
     kind = {None: "", True: "fine", False: "alarm"}[c["holds"]]
-    return _card(f"Average {escape(label)}", _short(c["average"]), more, kind)
+    return _card(f"Average {escape(label)}", "none" if c["average"] is None else words[2], more, kind)
 
 
 def _latest(latest: dict[str, Any] | None) -> str:
@@ -139,7 +143,7 @@ def _latest(latest: dict[str, Any] | None) -> str:
 
 def _rows(kind: str, values: dict[str, Any]) -> str:
     return "".join(
-        f'<tr><th scope="row">{escape(str(n))}</th><td>{escape(_short(v))}</td><td class="kind">{kind}</td></tr>'
+        f'<tr><th scope="row">{escape(str(n))}</th><td>{escape(shown(v))}</td><td class="kind">{kind}</td></tr>'
         for n, v in values.items()
     )
 
@@ -147,7 +151,7 @@ def _rows(kind: str, values: dict[str, Any]) -> str:
 def _pending(facts: dict[str, Any]) -> str:
     rows = "".join(
         f"<tr><td>{p['id']}</td><td>{age_in_words(p['age'])}</td>"
-        f"<td>{escape(', '.join(f'{k} = {_short(v)}' for k, v in p['parameters'].items()))}</td></tr>"
+        f"<td>{escape(', '.join(f'{k} = {shown(v)}' for k, v in p['parameters'].items()))}</td></tr>"
         for p in facts["pending"][:20]
     )
     more = len(facts["pending"]) - 20
@@ -165,7 +169,5 @@ def _definition(problem: dict[str, Any]) -> str:
     return f'<details class="panel"><summary>Definition of the problem</summary><pre>{text}</pre></details>'
 
 
-def _short(value: Any) -> str:
-    if value is None:
-        return "none"
-    return f"{value:.5g}" if isinstance(value, float) else str(value)
+def _known(value: float | None) -> str:
+    return "none" if value is None else shown(value)

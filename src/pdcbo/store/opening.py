@@ -109,7 +109,18 @@ def opened(
 def _compare(name: str, created: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     for field_name, value in wanted.items():
         if created.get(field_name) != value:
+            place, was, now = _difference(field_name, created.get(field_name), value)
+            remedy = "set_limits changes limits; " if place.startswith("problem.constraints.") else ""
             raise Conflict(
-                f"study {name!r} exists with another {field_name}: {created.get(field_name)!r}, got {value!r}; "
+                f"study {name!r} exists with another {place}: {was!r}, got {now!r}; {remedy}"
                 "open it with its name alone, or choose another name"
             )
+
+
+def _difference(place: str, was: Any, now: Any) -> tuple[str, Any, Any]:
+    """Return the first place below which two definitions differ, as a path of names, and what stands there."""
+    if isinstance(was, Mapping) and isinstance(now, Mapping) and list(was) == list(now):
+        for name, value in now.items():
+            if was[name] != value:
+                return _difference(f"{place}.{name}", was[name], value)
+    return place, was, now

@@ -92,8 +92,8 @@ class Record:
         known_good: parameters to return to, or None.
         returning: why the next suggestions are the known-good parameters, or None.
         notes: suggestion id -> what the ledger does not hold: times, origin, words of the guards, the settling event.
-        last: the parameters of the newest suggestion reported as applied.
-        last_id: its id, 0 before any.
+        last: the parameters of the newest suggestion reported as applied, or where guards said since that it stands.
+        last_id: the id of the newest suggestion that is no newer than that, 0 before any.
         open: id -> time of ask of every pending suggestion, oldest first.
         warm: the number of rows of past operation learned from.
     """
@@ -137,7 +137,9 @@ class Record:
             case "observe":
                 self.warm += len(p["rows"])
             case "guards":
-                self.guards = Guards.from_json(p).check(self.book.problem)
+                before, self.guards = self.guards.start, Guards.from_json(p).check(self.book.problem)
+                if self.guards.start is not None and self.guards.start != before:  # where the plant stands now
+                    self.last, self.last_id = dict(self.guards.start), self.book.ledger.next_id - 1
             case "pause":
                 self.paused = p["reason"] or NO_REASON
             case "resume":

@@ -18,8 +18,10 @@ import numpy as np
 
 from pdcbo.history import History
 from pdcbo.optimizers.ledger import Step
+from pdcbo.optimizers.summary import two_sided
 from pdcbo.store.replay import Record
 from pdcbo.store.study import Study
+from pdcbo.wording import shown_apart
 
 ALARM, WARNING, NOTE = "alarm", "warning", "note"
 RANK = {ALARM: 0, WARNING: 1, NOTE: 2}
@@ -152,6 +154,9 @@ def _constraint(history: History, index: int, noise_std: float | None) -> dict[s
         "average": float(average) if measured else None,
         "doubt": doubt,
         "certified": None if certified is None or math.isnan(certified[-1]) else float(certified[-1]),
+        "guaranteed": history.problem.constraints[limit.constraint].noise is not None,
+        "noise_std": noise_std,
+        "two_sided": two_sided(history.problem, limit),
         "measured": measured,
         "steps": n,
         "holds": bool(limit.sign * (average - bound) <= 0.0) if measured else None,
@@ -163,7 +168,8 @@ def _limit_alarms(facts: dict[str, Any]) -> Alarms:
     for label, c in facts["constraints"].items():
         if c["holds"] is False and c["measured"] >= 10:
             word = "above its limit" if c["side"] == "upper" else "below its limit"
-            text = f"The average of {label} is {c['average']:.5g}, {word} of {c['limit']:.5g}"
+            average, bound = shown_apart([c["average"], c["limit"]])
+            text = f"The average of {label} is {average}, {word} of {bound}"
             if abs(c["average"] - c["limit"]) > (c["doubt"] or 0.0):
                 found.append((ALARM, f"{text}."))
             else:

@@ -222,7 +222,11 @@ class Study(StudyCore):
         self._command("guards", given.check(self.problem).to_json(), key)
 
     def pause(self, reason: str = "", *, key: str | None = None) -> None:
-        """Hold the parameters applied last until `resume`; the plant is still answered, nothing new is tried."""
+        """Hold the newest parameters until `resume`; the plant is still answered, nothing new is tried.
+
+        The newest are those of the latest suggestion, which is taken for applied while it is pending; where that was
+        reported as never run, those applied last.
+        """
         self._command("pause", {"reason": as_reason(reason)}, key)
 
     def resume(self, reason: str = "", *, key: str | None = None) -> None:

@@ -129,7 +129,9 @@ def read(path: str | os.PathLike[str], problem: Problem, say: Say | None = None)
         flat = {n: _cell(problem, n, row[n], f"{where}, column {n!r}") for n in needed}
         for name in problem.outputs:
             if row.get(name) not in (None, ""):
-                flat[name] = _number(row[name], f"{where}, column {name!r}")
+                flat[name] = _number(
+                    row[name], f"{where}, column {name!r}", ", or an empty cell if it was not measured"
+                )
         if any(name in flat for name in problem.outputs):
             try:
                 past_point(problem, nest(problem, flat))
@@ -198,9 +200,10 @@ def _identity(problem: Problem, row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _kind(path: Path) -> str:
-    if path.suffix not in (".csv", ".parquet"):
+    kind = path.suffix.lower()
+    if kind not in (".csv", ".parquet"):
         raise ValueError(f"a table's file must end in .csv or .parquet, got {path.name!r}")
-    return path.suffix[1:]
+    return kind[1:]
 
 
 def _cell(problem: Problem, name: str, value: Any, where: str) -> Any:
@@ -226,13 +229,13 @@ def _same(option: Scalar, cell: Any) -> bool:
         return False
 
 
-def _number(value: Any, where: str) -> float:
+def _number(value: Any, where: str, otherwise: str = "") -> float:
     try:
         number = math.nan if isinstance(value, str) and "_" in value else float(value)
     except (TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number):
-        raise ValueError(f"{where}: must be a finite number, or an empty cell if it was not measured, got {value!r}")
+        raise ValueError(f"{where}: must be a finite number{otherwise}, got {value!r}")
     return number
 
 

@@ -20,8 +20,8 @@ def as_json(value: Any, field_name: str) -> Any:
     """
     if value is None or type(value) in (float, bool, int):
         return value
-    if type(value) is str:
-        return in_unicode(value)
+    if isinstance(value, str):
+        return in_unicode(str.__str__(value))  # also of an enumeration of strings
     if isinstance(value, Mapping):
         for name in value:
             if not isinstance(name, str):
