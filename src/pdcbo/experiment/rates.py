@@ -142,6 +142,10 @@ def draw(found: dict[str, dict[str, Any]], path: Path) -> None:
         axes[0, 0].legend()
 
 
+def _listed(names: list[str]) -> str:
+    return ", ".join(names) or "none"
+
+
 def _exponent(fitted: Any) -> str:
     return "not positive throughout" if fitted is None else "{:.2f} ({:.2f} to {:.2f})".format(*fitted)
 
@@ -156,8 +160,10 @@ def _text(found: dict[str, dict[str, Any]], seeds: int, horizons: str) -> str:
     header = ("kernel", "Table I", "exponent of the priced regret", "exponent of the regret (3a)",
               f"priced regret at T = {T[0]} ... {T[-1]}", "regret (3a) there",
               "[cumulative constraint]+ there")  # fmt: skip
-    within = [words for words, f in found.items() if f["priced_exponent"] and f["priced_exponent"][1] <= f["promised"]]
-    others = "" if len(within) == len(found) else "; not for the others on these horizons"
+    known = {words: (f["priced_exponent"], f["promised"]) for words, f in found.items() if f["priced_exponent"]}
+    below = [words for words, (interval, bound) in known.items() if interval[2] <= bound]
+    about = [words for words, (interval, bound) in known.items() if interval[1] <= bound < interval[2]]
+    above = [words for words in found if words not in (*below, *about)]
     return f"""\
 # Table I's rates, seen
 
@@ -171,8 +177,10 @@ constraint of at most 0 with its own constants, which these are not.
 ![rates](figures/rates.png)
 
 {markdown(header, rows)}
-Table I gives upper bounds on the exponent, so a smaller one agrees with it. That is so, within the interval, for
-{", ".join(within) or "none of the kernels"}{others}.
+Table I gives upper bounds on the exponent of (3a), so a smaller one agrees with it. All of the interval lies below the
+bound for: {_listed(below)}; some of it: {_listed(about)}; nothing: {_listed(above)}.
+The Matern kernel here is a product of one-dimensional ones, whose gain grows like T^(1/6) up to logarithms, so that the
+same theorem gives it 0.67. Bootstrap intervals of {seeds} seeds are somewhat too narrow.
 
 ## The horizon that Theorem 1 asks for
 

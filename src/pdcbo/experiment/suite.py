@@ -40,7 +40,7 @@ from pdcbo.problem import Array
 
 VARIANTS = (
     Variant("pdcbo", "pdcbo"),
-    Variant("algorithm 1", "pdcbo", {"setting": "standard"}),  # as the paper has it, in standardised units
+    Variant("algorithm 1", "pdcbo", {"setting": "standard"}),  # standardised, measured values in (10)
     Variant("cei", "cei"),
     Variant("safeopt", "safeopt"),
     Variant("safe-ucb", "safeopt", {"ucb": True}),
