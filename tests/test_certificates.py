@@ -404,7 +404,7 @@ def test_the_posteriors_certificate_by_hand() -> None:
     check(2, "h", -1.0, 3.0, 0.2, -0.75)
 
 
-def test_what_was_learned_or_estimated_is_no_guarantee() -> None:
+def test_what_was_learned_or_estimated_is_no_guarantee(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = Model(length_scales=0.3, variance=1.0, noise_var=0.04)
 
     def guaranteed(noise: float | None, **arguments: Any) -> bool:
@@ -421,6 +421,19 @@ def test_what_was_learned_or_estimated_is_no_guarantee() -> None:
     assert not guaranteed(None, models=spec, norm_bounds=2.0)
     assert not guaranteed(0.2, norm_bounds=2.0)
     assert not guaranteed(0.2, models=spec)
+    monkeypatch.setattr("pdcbo.models.MOST_ROWS", 10)
+    monkeypatch.setattr("pdcbo.models.KEPT_ROWS", 8)
+    assert not guaranteed(0.2, models=spec, norm_bounds=2.0)  # Lemma 1 starts anew with what is kept
+
+
+def test_bounds_are_not_cut_where_a_context_beyond_its_range_makes_a_linear_kernel_larger() -> None:
+    problem = Problem({"a": (0.0, 1.0)}, {"z": (0.0, 1.0)}, {"g": 1.0})
+    mean, std = np.zeros((2, 1)), np.full((2, 1), 50.0)
+    for family, cut in (("squared-exponential", True), ("linear", False)):
+        spec = Model(family, length_scales=1.0, variance=1.0, noise_var=0.04)
+        tuner = PDCBO(problem, setting="paper", models=spec, norm_bounds=2.0)
+        lower, upper = tuner.lower_upper(mean, std)
+        assert ((upper - lower) < 10.0).all() == cut
 
 
 def test_a_correction_reaches_the_bound_by_the_model() -> None:

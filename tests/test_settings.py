@@ -96,6 +96,18 @@ def test_a_slack_in_standardised_units_does_not_depend_on_units(factor: float) -
     assert queue(factor) == pytest.approx(queue(1.0), rel=1e-6)
 
 
+def test_the_theorem_is_refused_where_lemma_2_fails() -> None:
+    problem = Problem({"u": (0.0, 1.0)}, {}, {"g": 0.0})
+    given = {"setting": "theorem", "norm_bounds": 1.0, "slater_margin": 0.5, "horizon": 1200}
+    for variance, noise_var, fails in ((1.0, 1.5, False), (4.0, 6.0, False), (1.0, 1.6, True), (1.0, 1e8, True)):
+        model = Model("squared-exponential", length_scales=0.1, variance=variance, noise_var=noise_var)
+        if fails:
+            with pytest.raises(ValueError, match=r"model of objective of at most 1\.54, 1\.54 times its largest"):
+                PDCBO(problem, models=model, **given)
+        else:
+            assert PDCBO(problem, models=model, **given).setting.notes()
+
+
 def test_the_theorem_counts_a_choice_as_often_as_it_has_options() -> None:
     """Two options, each with a gain of log(1 + T/2 / lambda) / 2 if nothing else is tuned."""
     models = Model(length_scales=0.1, variance=1.0, noise_var=0.01)

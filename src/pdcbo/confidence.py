@@ -6,7 +6,9 @@
 
 Errata. (8) prints beta^(1/2) = C + sigma sqrt(2 (gamma + 1 + ln((N + 1)/delta))), which holds for a GP noise variance
 of 1 + 2/T only; for another noise_var the noise term carries sigma / sqrt(noise_var). Theorem 1's epsilon prints beta
-where its proof, through Lemma 2, needs beta^(1/2). Both printed forms are here too, for comparison.
+where its proof, through Lemma 2, needs beta^(1/2). Both printed forms are here too, for comparison. Lemma 2, sum of
+sigma_{t-1}(x_t) <= sqrt(4 (T + 2) gamma_T), holds for noise_var <= 1.54 max k only, where ln(1 + max k / noise_var) is
+at least 1/2: a larger one would make gamma, and with it epsilon, as small as one likes. docs/errata.md lists all.
 """
 
 from __future__ import annotations
@@ -19,6 +21,9 @@ import numpy as np
 
 from pdcbo.kernels import Kernel
 from pdcbo.problem import Array
+
+# the largest noise variance of a model, over its largest variance, that Lemma 2 holds for: 1 / (sqrt(e) - 1)
+LARGEST_NOISE = 1.54
 
 
 def beta_sqrt(
@@ -143,8 +148,8 @@ def horizon_needed(constants: Callable[[int], TheoremConstants], largest: int = 
 def planned_gain(kernel: Kernel, points: Array, noise_var: float) -> Callable[[int], float]:
     """Return T -> the information gain of visiting each of m points T / m times, for planning over any T.
 
-    It is 1/2 sum_i log(1 + (T / m) lambda_i(K) / noise_var), a lower bound on (7) that is tight for evenly spread
-    points and needs one eigendecomposition for all T.
+    It is 1/2 sum_i log(1 + (T / m) lambda_i(K) / noise_var), which needs one eigendecomposition for all T: a lower
+    bound on (7), and a low one where the points are few for the kernel's length scales.
     """
     eigenvalues = np.maximum(np.linalg.eigvalsh(kernel.matrix(points, points)), 0.0)
     return lambda T: float(0.5 * np.log1p(T / len(points) * eigenvalues / noise_var).sum())

@@ -251,6 +251,10 @@ class Models:
         self._X[self.n], self._Y[self.n] = x, y
         self.n += 1
 
+    def forgot(self, output: int) -> bool:
+        """Tell whether measurements of an output were left aside, because there were too many."""
+        return len(self.rows[output]) < int(np.count_nonzero(~np.isnan(self.Y[:, output])))
+
     def _forget(self, output: int) -> None:
         """Leave all but the latest points of an output aside, and have it learned again from these."""
         del self.rows[output][:-KEPT_ROWS]

@@ -13,6 +13,7 @@ import numpy as np
 from pdcbo.certificates import mean_norm, neighbour_noise, summed_posterior
 from pdcbo.confidence import beta_sqrt, largest_variance, lower_bound, upper_bound
 from pdcbo.gp import Posterior
+from pdcbo.kernels import Kernel
 from pdcbo.model import Model
 from pdcbo.models import Models
 from pdcbo.optimizers.assurance import GBound
@@ -106,11 +107,17 @@ class ModelBased(Optimizer):
         centre = np.array([h.mean for h in self.models.hyper])[:, None]
         known = zip(self.norm_bounds, self.models.hyper, self.models.specs, strict=True)
         ceiling = np.array(
-            [sqrt(largest_variance(h.kernel)) * (math.inf if s.length_scales is None else c) for c, h, s in known]
+            [math.inf if s.length_scales is None else c * self._largest_root(h.kernel) for c, h, s in known]
         )[:, None]
         lower = centre + lower_bound(mean - centre, std, beta, ceiling)
         upper = centre + upper_bound(mean - centre, std, beta, ceiling)
         return lower, np.maximum(lower, upper)  # which data that contradict C would put the other way round
+
+    def _largest_root(self, kernel: Kernel) -> float:
+        """Return the root of the largest k(x, x): there is none where it grows with a context beyond its range."""
+        n_theta = self.problem.n_theta
+        grows = any(f.family == "linear" and any(c >= n_theta for c in f.columns) for f in kernel.factors)
+        return math.inf if grows else sqrt(largest_variance(kernel))
 
     def limit_bounds(self, lower: Array, upper: Array) -> tuple[Array, Array]:
         """Return the bounds of every limit's g, (N, m) each, from those of the outputs."""
@@ -254,7 +261,10 @@ class ModelBased(Optimizer):
         words += f", noise {noise_std:.3g} ({'stated' if stated else 'estimated'}), kernel as learned or given"
         functions = max(self.models.q - 1, 1)
         beta = beta_sqrt(norm, noise_std / h.scale, cautious.noise_var, cautious.information_gain, functions, delta)
-        return beta, words, guaranteed and self.models.specs[output].length_scales is not None
+        guaranteed = guaranteed and self.models.specs[output].length_scales is not None
+        if self.models.forgot(output):  # each time it forgets, Lemma 1 starts anew
+            words, guaranteed = f"{words}, the latest measurements only", False
+        return beta, words, guaranteed
 
     def _sum_bound(self, index: int, points: Array, bounds: list[float], delta: float) -> GBound:
         """Return Lemma 1's bound on the sum of g over points, against the given limits."""

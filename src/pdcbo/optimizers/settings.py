@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pdcbo.confidence import (
+    LARGEST_NOISE,
     TheoremConstants,
     beta_sqrt,
     horizon_needed,
@@ -185,6 +186,13 @@ class TheoremSetting(PaperSetting):
         ]
         if missing:
             raise ValueError(f"setting='theorem' needs {', '.join(missing)}")
+        for name, h in zip(problem.outputs, models.hyper, strict=True):
+            most = LARGEST_NOISE * largest_variance(h.kernel) * h.scale**2
+            if h.noise_var * h.scale**2 > most:
+                raise ValueError(
+                    f"setting='theorem' needs a noise variance in the model of {name} of at most {most:.4g}, 1.54 "
+                    f"times its largest variance, beyond which Lemma 2 fails, got {h.noise_var * h.scale**2:.4g}"
+                )
         self._norms = optimizer.norm_bounds or []  # which are there, or they were missing
         # Gains are planned on an even spread over the box of parameters and context.
         from scipy.stats import qmc  # imported here: it doubles the time to import the package
@@ -240,10 +248,13 @@ class TheoremSetting(PaperSetting):
         ]
         if not constants.applies:
             needed = horizon_needed(self.constants)
+            steps = "more than 1e15" if needed is None else f"at least {needed:.3g}"
             said.append(
                 f"epsilon exceeds xi / 2 = {constants.slater_margin / 2:.4g}: Theorem 1 promises nothing for a horizon "
-                f"of {constants.horizon}; it needs {'more than 1e15' if needed is None else f'{needed:.3g}'} steps"
+                f"of {constants.horizon}; it needs {steps} steps"
             )
+        else:
+            said.append("epsilon is at most xi / 2 with gains planned on 512 points; the true ones may be larger")
         return said
 
     def _betas(self, gains: list[float]) -> list[float]:
