@@ -28,7 +28,7 @@ tools:
 reproduce: .make/experiments
 	$(BIN)/pdcbo reproduce all --seeds 50 --extras --out docs --data runs/reproduction
 
-# all plants and optimizers: about three hours on two cores; what is stopped goes on where it was
+# all plants and optimizers: about two hours on two cores; what is stopped goes on where it was
 SUITE_SEEDS = 50
 suite: .make/experiments
 	$(BIN)/pdcbo suite --seeds $(SUITE_SEEDS) --first-seed 1000 --out runs/results/suite

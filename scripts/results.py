@@ -26,7 +26,9 @@ In the suite a cost is normalised by plant, and a run violates if a true average
 default's constants were chosen on twelve of its plants (`develop` in `pdcbo/plants/suite.py`) with other seeds; on the
 others, with other seeds too, it was only looked whether a change does harm. Not all of the others are new:
 reactor-millions is the reactor in other units, reactor-drift is made of it, and heavy-tails and infeasible are gp-1d's
-draws with another noise and another limit. The seeds are not untouched. The default was changed several times after
+draws with another noise and another limit. The draws over two and more parameters depend on the signs of singular
+vectors, and so on the machine: the tables of the suite, all of them from one run from nothing, and those of other
+horizons were made on different machines. The seeds are not untouched. The default was changed several times after
 tables of these seeds had been seen: a wider margin, the reserve, how steps without measurement, debts without end and
 cycles count (decisions.md). The reserve was made after a look at runs of datacentre-cooling and room-heating that ended
 above their limits, some of them on seeds of the suite; its constants, as all others, were then chosen on other seeds.
