@@ -143,6 +143,7 @@ def test_an_interrupt_stops_a_comparison_and_keeps_what_was_finished(tmp_path: P
         [sys.executable, "-m", "pdcbo", "compare", "gp-sample", "--optimizers", "pdcbo", "--seeds", str(seeds),
          "--steps", "60", "--workers", "1", "--out", str(tmp_path)],
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # tests in the background ignore it
     )  # fmt: skip
     while not any((tmp_path / "runs").glob("*.parquet")):
         assert started.poll() is None
