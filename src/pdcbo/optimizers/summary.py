@@ -147,9 +147,7 @@ def _constraint_sentences(label: str, c: dict[str, Any]) -> list[str]:
     if average is None:
         return [f"  {label}: not measured yet; its average must be {limit}"]
     unmeasured = c["steps"] - c["measured"]
-    verdict = verdict_on(c["holds"], c["side"])
-    if unmeasured:
-        verdict += f" in the {c['measured']} of {steps(c['steps'])} that were measured"
+    verdict = verdict_on(c["holds"], c["side"]) + where_measured(c["measured"], c["steps"])
     lines = [f"  {label}: average {words[2]}, must be {limit}: {verdict}"]
     percent = 100.0 * (1.0 - c["delta"])
     for kind, source in (("observation", "its measurements"), ("posterior", "the model")):
@@ -178,6 +176,11 @@ def verdict_on(holds: bool, side: str) -> str:
     if holds:
         return "holds"
     return "is exceeded so far" if side == "upper" else "is not reached so far"
+
+
+def where_measured(measured: int, count: int) -> str:
+    """Return of which steps a verdict is, empty where it is of all."""
+    return f" in the {measured} of {steps(count)} that were measured" if 0 < measured < count else ""
 
 
 def missing_bound(noise_std: float | None, two_sided: bool) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from html import escape
 from typing import Any
 
-from pdcbo.optimizers.summary import missing_bound, verdict_on
+from pdcbo.optimizers.summary import missing_bound, verdict_on, where_measured
 from pdcbo.store.status import age_in_words
-from pdcbo.wording import shown, shown_apart, steps
+from pdcbo.wording import shown, shown_apart
 
 MODES = {"running": "Running", "pause": "Paused", "known-good": "On known-good parameters",
          "unreadable": "Cannot be read"}  # fmt: skip
@@ -115,9 +115,7 @@ def _limit_card(label: str, c: dict[str, Any]) -> str:
     word = "at most" if c["side"] == "upper" else "at least"
     verdict = "not measured yet" if c["holds"] is None else verdict_on(c["holds"], c["side"])
     words = shown_apart([c["limit"], c["limit_now"], *([] if c["average"] is None else [c["average"]])])
-    more = f"{word} {words[0]}: <b>{verdict}</b>"
-    if c["measured"] and c["measured"] < c["steps"]:
-        more += f" in the {c['measured']} of {steps(c['steps'])} that were measured"
+    more = f"{word} {words[0]}: <b>{verdict}</b>{where_measured(c['measured'], c['steps'])}"
     if c["limit"] != c["limit_now"]:
         more += f"<br>limit from now on {words[1]}"
     if c["certified"] is not None:
