@@ -120,3 +120,17 @@ def test_a_fine_grid_cannot_do_better_than_the_polished_oracle() -> None:
 def test_bad_options_are_refused(options: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         GPSample(**options)
+
+
+def test_draws_do_not_depend_on_the_signs_that_singular_vectors_come_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    points, z = np.random.default_rng(0).random((5, 2)), np.array([0.3])
+    values = GPSample(seed=3, n_theta=2, length_scale=4.0).values(points, z)
+    svd = np.linalg.svd
+
+    def flipped(a: np.ndarray, full_matrices: bool = True) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        u, s, vt = svd(a, full_matrices=full_matrices)
+        signs = np.where(np.arange(len(s)) % 3 == 0, -1.0, 1.0)
+        return u * signs, s, vt * signs[:, None]
+
+    monkeypatch.setattr(np.linalg, "svd", flipped)
+    np.testing.assert_array_equal(GPSample(seed=3, n_theta=2, length_scale=4.0).values(points, z), values)

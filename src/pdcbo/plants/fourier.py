@@ -75,7 +75,9 @@ class _Axis:
         _, strength, turn = np.linalg.svd(nodes, full_matrices=False)
         kept = int(np.sum(np.cumsum(strength[::-1] ** 2)[::-1] > 0.01 * tol))
         if kept < 0.8 * self.size:
-            self.size, self._turn = kept, turn[:kept].T
+            turn = turn[:kept]
+            largest = np.take_along_axis(turn, np.abs(turn).argmax(axis=1)[:, None], axis=1)
+            self.size, self._turn = kept, (turn * np.sign(largest)).T  # the signs that LAPACK gives differ by machine
 
     _turn: Array | None
 
