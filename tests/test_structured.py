@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdcbo.blocks import Blocks
 from pdcbo.features import WIDTH, GridFeatures, find, split
 from pdcbo.gp import Posterior
 from pdcbo.kernels import Factor, Kernel
+from pdcbo.panels import Panels
 from pdcbo.structured import ENOUGH, CandidatePosterior, Table
 
 SE = "squared-exponential"
@@ -102,7 +102,8 @@ def test_after_an_interrupt_it_starts_anew(monkeypatch) -> None:
     Y, z = rng.normal(size=(300, 2)), np.array([0.3])
     reference = CandidatePosterior(Posterior.build(kernel, 0.01, X, Y), GRID).at(z)
     for owner, name, calls in (
-        (Table, "append", 1), (Table, "append", 101), (Blocks, "_row", 2), (Blocks, "_row", 7), (Blocks, "solve", 1),
+        (Table, "append", 1), (Table, "append", 101), (Panels, "_rows", 1), (Panels, "_rows", 2),
+        (Panels, "_diagonal_block", 2), (Panels, "_diagonal_block", 4), (Panels, "solve", 1),
     ):  # fmt: skip
         model = CandidatePosterior(Posterior.build(kernel, 0.01, X, Y), GRID)
         original, left = getattr(owner, name), [calls]

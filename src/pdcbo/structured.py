@@ -4,15 +4,15 @@ The optimizers ask, step after step, for mean and standard deviation (equation 6
 context z. `docs/engine.md` explains with a figure what makes that cheap:
 
 1. k((theta, z), (theta', z')) = k_theta(theta, theta') k_z(z, z'): the part of the candidates is a table that grows by
-   a column with each observation, and a new context only scales the table's columns.
+   a row with each observation, and a new context only scales the table's rows.
 2. Where k_theta has low rank on the candidates, r features carry all M of them (`pdcbo.features`).
-3. One triangular solve with r right-hand sides is all that grows with n^2 (`pdcbo.blocks`), and small features are
+3. One triangular solve with r right-hand sides is all that grows with n^2 (`pdcbo.panels`), and small features are
    solved for in single precision: an error in V there is multiplied by the feature.
 
-    T (m, n)   k_theta(candidates, data), m = M; or the features of the data, m = r
+    T (n, m)   k_theta(data, candidates), m = M; or the features of the data, m = r
     s (n,)     k_z(data, z)
-    V (m, n)   (L^-1 (T diag(s))')',   mean = V W,   var = k - sum_n V^2   for m = M, or through the features phi
-               mean = phi V W,   var_j = k - 2 d_j - phi_j' V V' phi_j
+    V (n, m)   L^-1 diag(s) T,   mean = V' W,   var = k - sum_n V^2   for m = M, or through the features phi
+               mean = phi V' W,   var_j = k - 2 d_j - phi_j' V' V phi_j
 
 d_j is what the features leave of k_theta(c_j, c_j). Where the data determine candidate j they determine its missing
 part too, and the quadratic form then lacks 2 d_j; where they don't, 2 d_j is far below the variance.
@@ -25,16 +25,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdcbo.blocks import WIDEST, Blocks, joined
 from pdcbo.features import Features, find, split, whole
 from pdcbo.gp import BLOCK, Posterior
 from pdcbo.kernels import Kernel
+from pdcbo.panels import Panels
 from pdcbo.problem import Array
 
 # what features may leave of the kernel, relative to the noise variance: keeps 1e-7 in std and 1e-8 in the mean (tests)
 TOLERANCE = 1e-8
-# noise variance, relative to the prior variance, below which rounding in the features' quadratic forms, and in the
-# products that take the place of substitution, would show
+# noise variance, relative to the prior variance, below which rounding in the features' quadratic forms, and sums in
+# another order than the plain posterior's, would show
 LEAST_NOISE = 3e-5
 # fewer observations than this are solved for all candidates, without a look at the rank
 FIRST = 64
@@ -79,8 +79,8 @@ class CandidatePosterior:
         self._large = 0
         self._uses_features = False
         self._start_tables(len(self.candidates), 0)
-        self._blocks = Blocks(self.posterior.factor, np.dtype(np.float64))
-        self._small_blocks = Blocks(self.posterior.factor, np.dtype(np.float32))
+        self._panels = Panels(self.posterior.factor, np.dtype(np.float64))
+        self._small_panels = Panels(self.posterior.factor, np.dtype(np.float32))
 
     @property
     def structured(self) -> bool:
@@ -90,12 +90,12 @@ class CandidatePosterior:
     @property
     def right_hand_sides(self) -> int:
         """The number of right-hand sides m of the last solve."""
-        return len(self._table) + len(self._small)
+        return self._table.m + self._small.m
 
     @property
     def in_single_precision(self) -> int:
         """How many of them are solved for in single precision."""
-        return len(self._small)
+        return self._small.m
 
     def add(self, x: Array, y: Array) -> None:
         """Extend by one observation."""
@@ -118,10 +118,11 @@ class CandidatePosterior:
         noisy = self._noisy(float(prior[0]))
         self._extend(of_theta, noisy)
         s = of_context.matrix(here, self.posterior.X[:, self.n_theta :])[0]
-        V = self._solve(self._table.times(s), noisy)
+        B = self._table.times(s)
+        V = self._panels.solve(B) if noisy else self.posterior.factor.solve(B)
         mean = _times_few(V, self.posterior.W)
         if self._features is None or not self._uses_features:
-            variance = self._diagonal * prior - np.einsum("mn,mn->m", V, V)
+            variance = self._diagonal * prior - np.einsum("nm,nm->m", V, V)
         else:
             mean, H = self._with_small_features(s, V, mean)
             mean = self._features.sums(mean)
@@ -135,23 +136,16 @@ class CandidatePosterior:
             size = max(size, float(self.posterior.kernel.diagonal(self.posterior.X).max(initial=0.0)))
         return self.posterior.noise_var >= LEAST_NOISE * size
 
-    def _solve(self, B: Array, noisy: bool) -> Array:
-        """Return V (m, n) for right-hand sides in blocks (k, m, BLOCK), whose memory it may use."""
-        if noisy and B.shape[1] <= WIDEST:
-            return self._blocks.solve(B)
-        columns = np.ascontiguousarray(joined(B, self.posterior.n)).T
-        return self.posterior.factor.solve(columns, overwrite=True).T
-
     def _with_small_features(self, s: Array, V: Array, mean: Array) -> tuple[Array, Array]:
-        """Return V W (r, q) and the lower triangle of V V' (r, r) of all features, given those of the large ones."""
-        large, small = len(V), len(self._small)
+        """Return V' W (r, q) and the lower triangle of V' V (r, r) of all features, given those of the large ones."""
+        large, small = self._table.m, self._small.m
         if not small:
-            return mean, V @ V.T
-        v = self._small_blocks.solve(self._small.times(s.astype(np.float32)))
+            return mean, V.T @ V
+        v = self._small_panels.solve(self._small.times(s.astype(np.float32)))
         H = np.empty((large + small, large + small))
-        H[:large, :large] = V @ V.T
-        H[large:, :large] = v @ V.astype(np.float32).T
-        H[large:, large:] = v @ v.T
+        H[:large, :large] = V.T @ V
+        H[large:, :large] = v.T @ V.astype(np.float32)
+        H[large:, large:] = v.T @ v
         return np.concatenate([mean, _times_few(v, self.posterior.W.astype(np.float32))]), H
 
     def _extend(self, kernel: Kernel, noisy: bool) -> None:
@@ -173,10 +167,10 @@ class CandidatePosterior:
             for i in range(self._table.n, n):
                 j = self._index.get(theta[i].tobytes())
                 phi = self._features.at(theta[i]) if j is None else self._features.phi[j]
-                self._table.append(phi[: self._large, None])
-                self._small.append(phi[self._large :, None])
+                self._table.append(phi[None, : self._large])
+                self._small.append(phi[None, self._large :])
         elif self._table.n < n:
-            self._table.append(kernel.matrix(self.candidates, theta[self._table.n :]))
+            self._table.append(kernel.matrix(theta[self._table.n :], self.candidates))
 
     def _search(self, kernel: Kernel) -> None:
         """Look for features, once."""
@@ -205,39 +199,29 @@ class CandidatePosterior:
 
 
 class Table:
-    """A matrix (m, n) that grows by columns, in blocks of BLOCK, and room for its product with a diagonal matrix."""
+    """A matrix (n, m) that grows by rows, and room for its product with a diagonal matrix."""
 
     def __init__(self, m: int, dtype: np.dtype[Any]) -> None:
-        self.n = 0
-        self._values = np.zeros((1, m, BLOCK), dtype)
+        self.n, self.m = 0, m
+        self._values = np.empty((BLOCK, m), dtype)
         self._room = np.empty_like(self._values)
 
-    def __len__(self) -> int:
-        return int(self._values.shape[1])
-
-    def append(self, columns: Array) -> None:
-        """Add columns (m, c)."""
-        n, size = self.n + columns.shape[1], len(self._values)
-        if n > size * BLOCK:
-            values = np.zeros((max(-(-n // BLOCK), size + size // 2), len(self), BLOCK), self._values.dtype)
-            values[:size] = self._values
+    def append(self, rows: Array) -> None:
+        """Add rows (c, m)."""
+        n = self.n + len(rows)
+        if n > len(self._values):
+            values = np.empty((n + n // 2, self.m), self._values.dtype)
+            values[: self.n] = self._values[: self.n]
             self._values, self._room = values, np.empty_like(values)
-        first = self.n
-        while self.n < n:
-            block, begin = divmod(self.n, BLOCK)
-            end = min(begin + n - self.n, BLOCK)
-            done = self.n - first
-            self._values[block, :, begin:end] = columns[:, done : done + end - begin]
-            self.n += end - begin
+        self._values[self.n : n] = rows
+        self.n = n
 
     def times(self, s: NDArray[Any]) -> NDArray[Any]:
-        """Return the columns, each times its entry of s (n,), in blocks (k, m, BLOCK), which the next call reuses."""
-        k = -(-self.n // BLOCK)
-        padded = np.zeros((k, 1, BLOCK), s.dtype)
-        padded.reshape(-1)[: self.n] = s
-        return np.multiply(self._values[:k], padded, out=self._room[:k])
+        """Return the rows, each times its entry of s (n,), in memory that the next call reuses."""
+        product: NDArray[Any] = np.multiply(self._values[: self.n], s[:, None], out=self._room[: self.n])
+        return product
 
 
 def _times_few(V: NDArray[Any], W: NDArray[Any]) -> NDArray[Any]:
-    """Return V W for few columns W, one by one: BLAS would first copy V to multiply matrices."""
-    return np.stack([V @ w for w in W.T], axis=1)
+    """Return V' W for few columns W, one by one: BLAS would first copy V to multiply matrices."""
+    return np.array([w @ V for w in W.T]).T
