@@ -1,6 +1,6 @@
 # make run     tune the Williams-Otto reactor for one episode; figures and a summary in runs/episode
 # make test    all tests, the formatter, the linter and the type checker
-# Longer runs: make reproduce, make results, make frontier, make suite, make recheck, make models, make horizons, make rates, make bench, make torture, make search-check
+# Longer runs: make reproduce, make results, make frontier, make suite, make fresh, make models, make horizons, make rates, make bench, make torture, make search-check
 
 PYTHON ?= python3
 export OPENBLAS_NUM_THREADS = 1
@@ -9,7 +9,7 @@ export OMP_NUM_THREADS = 1
 BIN = .venv/bin
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run test lint check tools reproduce results frontier suite recheck models horizons rates bench torture search-check clean
+.PHONY: run test lint check tools reproduce results frontier suite fresh models horizons rates bench torture search-check clean
 
 run: .make/experiments
 	$(BIN)/pdcbo run williams-otto --out runs/episode
@@ -35,9 +35,9 @@ suite: .make/experiments
 
 THREE = --optimizers "pdcbo,cei,safe-ucb:safeopt" --option "safe-ucb.ucb=true"
 
-# the plants whose runs on the suite's seeds were looked at before the default's last change, on seeds that nothing was decided on
-recheck: .make/experiments
-	$(BIN)/pdcbo suite --seeds 50 --first-seed 3000 --plants datacentre-cooling,room-heating --out runs/results/recheck $(THREE)
+# all plants once more, on seeds that no run was looked at on before the default's last change
+fresh: .make/experiments
+	$(BIN)/pdcbo suite --seeds 50 --first-seed 8000 --out runs/results/fresh $(THREE)
 
 # what compressed values alone do, for the default and for the others, on the plants of the suite that have them
 models: .make/experiments
@@ -66,6 +66,7 @@ results: .make/experiments
 
 frontier: .make/experiments
 	$(BIN)/python scripts/frontier.py runs/results
+	$(BIN)/python scripts/exploring.py runs/results
 
 rates: .make/experiments
 	$(BIN)/pdcbo rates --seeds 8 --out runs/rates

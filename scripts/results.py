@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import re
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 INTRODUCTION = """# Results
@@ -60,39 +60,57 @@ runs (4 of 8 on datacentre-cooling and machine-fatigue), by at most 1 % of rando
 """
 
 
-HORIZONS = (30, 60, 2000)
+@dataclass(frozen=True)
+class Part:
+    """A section of the page: the file it is made from, its heading, and whether without the table of details."""
+
+    path: str
+    heading: str
+    short: bool = False
 
 
-def section(path: Path, heading: str = "") -> str:
-    """Return a summary as a section, one heading level deeper, under its own heading or another one."""
-    text = re.sub(r"^#", "##", path.read_text(), flags=re.M).strip() + "\n"
-    return f"## {heading}\n" + text.partition("\n")[2] if heading else text
+PARTS = (
+    Part("gp-sample/summary.md", "gp-sample, 500 steps, 50 seeds"),
+    Part("williams-otto/summary.md", "williams-otto, 300 steps, 50 seeds"),
+    Part("frontier.md", "Cost against violations: gp-sample, 500 steps, 50 seeds, oracle on 401 points"),
+    Part("exploring.md", "What better exploring could gain: no limit, kernel known, 500 steps, 50 seeds"),
+    Part("fresh/suite.md", "The suite on fresh seeds, 50 from 8000 on"),
+    Part("suite/suite.md", "The suite with all optimizers, 50 seeds from 1000 on"),
+    Part("models/suite.md", "With and without compressed values, 50 seeds"),
+    Part("horizons-30/suite.md", "The suite, 20 seeds, 30 steps", True),
+    Part("horizons-60/suite.md", "The suite, 20 seeds, 60 steps", True),
+    Part("horizons-2000/suite.md", "The suite, 8 seeds, 2000 steps", True),
+)
 
 
-def overview(path: Path) -> str:
-    """Return a suite's section without the table of details."""
-    return "\n\n".join(section(path).split("\n\n")[:3]).strip() + "\n"
+def made(path: Path, part: Part) -> str:
+    """Return a summary as a section under its heading."""
+    text = path.read_text().partition("\n")[2].strip()
+    return "\n\n".join(text.split("\n\n")[:2]) if part.short else text
 
 
-def ties(path: Path) -> str:
+def taken_over(page: str, part: Part) -> str:
+    """Return the section as it stands on the page, without its heading; empty if it is not there."""
+    return page.partition(f"\n## {part.heading}\n")[2].partition("\n## ")[0].strip()
+
+
+def ties(suite: str) -> str:
     """Return the plants of a suite on which the second is behind the first by less than two standard errors."""
-    if not path.is_file():
-        return "no plant"
-    with path.open(newline="") as file:
-        seconds = [row for row in csv.DictReader(file) if row["rank"] == "2"]
-    near = [row["plant"] for row in seconds if float(row["behind"]) < 2.0 * float(row["behind_se"])]
+    rows = re.findall(r"^\| ([\w-]+) \|.*\| 2 \| ([\d.]+) \(([\d.]+)\) \|", suite, flags=re.M)
+    near = [plant for plant, behind, error in rows if float(behind) < 2.0 * float(error)]
     return " and ".join([", ".join(near[:-1]), near[-1]] if near[1:] else near) or "no plant"
 
 
 def main(runs: Path, docs: Path) -> None:
-    """Write the page."""
-    parts = [section(runs / "gp-sample" / "summary.md"), section(runs / "williams-otto" / "summary.md")]
-    more = {"frontier.md": "", "suite/suite.md": "", "recheck/suite.md": "Two plants once more, 50 seeds from 3000 on"}
-    more["models/suite.md"] = "With and without compressed values, 50 seeds"
-    parts += [section(runs / path, heading) for path, heading in more.items() if (runs / path).is_file()]
-    parts += [overview(path) for steps in HORIZONS if (path := runs / f"horizons-{steps}" / "suite.md").is_file()]
-    introduction = INTRODUCTION.format(ties=ties(runs / "suite" / "suite.csv"))
-    (docs / "results.md").write_text(introduction + "\n".join(parts))
+    """Write the page; what was not run again is taken over from the page as it stands."""
+    page = (docs / "results.md").read_text() if (docs / "results.md").is_file() else ""
+    sections = {
+        part.path: made(runs / part.path, part) if (runs / part.path).is_file() else taken_over(page, part)
+        for part in PARTS
+    }
+    suites = {f"{name}_ties": ties(sections[f"{name}/suite.md"]) for name in ("fresh", "suite")}
+    texts = [f"## {part.heading}\n\n{sections[part.path]}\n" for part in PARTS if sections[part.path]]
+    (docs / "results.md").write_text(INTRODUCTION.format(**suites) + "\n".join(texts))
 
 
 if __name__ == "__main__":

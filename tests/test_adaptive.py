@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pdcbo import PDCBO, Constraint, Model, Problem
+from pdcbo import PDCBO, Choice, Constraint, Integer, Model, Problem
 from pdcbo.models import Models
 from pdcbo.optimizers.adaptive import AdaptiveSetting
 from pdcbo.optimizers.planning import worst_end
@@ -234,3 +234,59 @@ def test_prices_are_sought_three_times_round(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("pdcbo.optimizers.adaptive.SWEEPS", 1)
     assert once == pytest.approx(planned(3), rel=1e-6)
     assert once[1] > 1.5 * planned(1)[1]
+
+
+def walk(tuner: PDCBO, steps: int, past: float | None = None) -> list[dict[str, Any]]:
+    """Return what is tried where the objective falls outwards, after past operation at one point, if any."""
+    names = list(tuner.problem.parameters)
+    if past is not None:
+        tuner.observe(dict.fromkeys(names, past), objective=-past, constraints={"g": past - 2.0})
+    tried = []
+    for _ in range(steps):
+        s = tuner.ask()
+        tried.append(s.parameters)
+        total = sum(v for v in s.parameters.values() if isinstance(v, int | float))
+        tuner.tell(s, objective=-total, constraints={"g": total - 10.0})
+    return tried
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 3])
+def test_a_step_goes_no_further_than_a_quarter_of_the_range_beyond_what_was_tried(dimension: int) -> None:
+    tuner = PDCBO(Problem({f"x{i}": (0.0, 1.0) for i in range(dimension)}, {}, {"g": 0.0}), horizon=30)
+    tried = np.array([list(p.values()) for p in walk(tuner, 8)])
+    grid = 0.0 if tuner.candidates is None else 0.5 / 49.0
+    for t in range(1, len(tried)):
+        assert (tried[t] <= tried[:t].max(axis=0) + 0.25 + grid + 1e-9).all()
+        assert (tried[t] >= tried[:t].min(axis=0) - 0.25 - grid - 1e-9).all()
+    assert tried.max() > 0.95  # it gets there all the same
+
+
+def test_bounds_are_those_of_the_point_within_reach() -> None:
+    tuner = PDCBO(Problem({"x": (0.0, 1.0)}, {}, {"g": 0.0}), horizon=30)
+    walk(tuner, 1)
+    s = tuner.ask()
+    assert 0.7 < abs(float(s.parameters["x"]) - 0.5) + 0.5 < 0.76  # cut short
+    x = np.array([s.parameters["x"]])
+    assert s.bounds == tuner.bounds_at(x)
+    assert tuner.ask().parameters == s.parameters
+
+
+def test_past_operation_is_where_the_first_steps_start_from() -> None:
+    tuner = PDCBO(Problem({"x": (0.0, 1.0)}, {}, {"g": 0.0}), horizon=30)
+    assert all(float(p["x"]) <= 0.1 + 0.26 * (t + 1) for t, p in enumerate(walk(tuner, 3, past=0.1)))
+
+
+def test_coarse_levels_and_choices_are_within_reach() -> None:
+    two = PDCBO(Problem({"n": Integer(0, 1), "k": Integer(0, 2)}, {}, {"g": 0.0}), horizon=20)
+    assert walk(two, 6)[-1] == {"n": 1, "k": 2}
+    coarse = PDCBO(Problem({"x": (0.0, 1.0)}, {}, {"g": 0.0}), horizon=20, candidates=3)
+    assert walk(coarse, 6)[-1] == {"x": 1.0}
+    mixed = Problem({"m": Choice(["a", "b", "c"]), "x": (0.0, 1.0), "y": (0.0, 1.0), "z": (0.0, 1.0)}, {}, {"g": 0.0})
+    setting = adaptive(PDCBO(mixed, horizon=20))
+    assert setting.reach.tolist() == [math.inf, 0.25, 0.25, 0.25]
+    assert adaptive(two).reach.tolist() == [1.0, 0.5]
+
+
+def test_other_settings_go_as_far_as_they_like() -> None:
+    tuner = PDCBO(Problem({"x": (0.0, 1.0)}, {}, {"g": 0.0}), horizon=30, setting="standard")
+    assert abs(float(walk(tuner, 2)[1]["x"]) - 0.5) > 0.4

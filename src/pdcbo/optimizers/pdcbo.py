@@ -22,11 +22,12 @@ import numpy as np
 
 from pdcbo.model import Model
 from pdcbo.optimizers.adaptive import AdaptiveSetting
+from pdcbo.optimizers.base import Bounds
 from pdcbo.optimizers.ledger import Step, same_outcome
 from pdcbo.optimizers.modelled import ModelBased
 from pdcbo.optimizers.settings import PaperSetting, Setting, TheoremSetting
 from pdcbo.problem import Array, Problem, Values, as_number, as_positive, as_whole
-from pdcbo.search import Score
+from pdcbo.search import Draw, Score
 
 SETTINGS: dict[str, type[Setting]] = {
     "default": AdaptiveSetting,
@@ -127,6 +128,11 @@ class PDCBO(ModelBased):
 
     def _score(self, z: Array) -> Score:
         return self.setting.score(z)  # (9)
+
+    def _choose(self, z: Array, rng: Draw) -> tuple[Array, Bounds]:
+        theta, bounds = super()._choose(z, rng)
+        near = self.setting.within_reach(theta)
+        return (theta, bounds) if near is theta else (near, self.bounds_at(np.concatenate([near, z])))
 
     def _count(self, step: Step) -> None:
         step.signal = self._signal(step, step.y)

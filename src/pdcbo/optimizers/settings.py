@@ -97,6 +97,10 @@ class Setting:
 
         return lagrangian
 
+    def within_reach(self, theta: Array) -> Array:
+        """Return what may be tried now in the place of theta, (n_theta,): theta itself."""
+        return theta
+
     def advance(self) -> None:
         """Take account of a step that was settled."""
 
