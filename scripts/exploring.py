@@ -12,8 +12,7 @@ as in `pdcbo.optimizers.adaptive`:
     index         m - b(R) s with b = R E[(-b - Z)+]: at this value a trial that shows all is worth as much as a known
                   one, so that it is Gittins' index of independent options
     look-ahead    m - sum over all contexts to come of E[the least mean there falls by]: the knowledge gradient, which
-                  knows what one observation tells of other parameters and contexts, to the steps that the default
-                  plans for or to the end
+                  knows what one observation tells of other parameters and contexts
 
 Writes OUT/exploring.md: what a run loses against the least true value of each step, in all and in each tenth.
 
@@ -119,26 +118,19 @@ def greedy(known: Posterior, z: int, coming: int, likeness: float) -> Array:
 
 
 Rule = Callable[[Posterior, int, int, float], Array]
-# the rule, and how many times the steps seen it looks ahead
-RULES: dict[str, tuple[Rule, int]] = {
-    "greedy": (greedy, 0),
-    "default": (default, FORESIGHT),
-    "index": (index, FORESIGHT),
-    "look-ahead": (look_ahead, FORESIGHT),
-    "look-ahead to the end": (look_ahead, STEPS),
-}
+RULES: dict[str, Rule] = {"greedy": greedy, "default": default, "index": index, "look-ahead": look_ahead}
 
 
 def episode(job: tuple[str, int]) -> Array:
     """Return what a run loses in each tenth, (TENTHS,)."""
-    rule, foresight = RULES[job[0]]
+    rule = RULES[job[0]]
     rng = np.random.default_rng([job[1], 11])
     roots = [np.linalg.cholesky(K + 1e-9 * np.eye(len(K))) for K in (K_CONTEXT, K_THETA)]
     F = sqrt(VARIANCE) * roots[0] @ rng.standard_normal((len(CONTEXT), len(THETA))) @ roots[1].T
     contexts, noise = rng.integers(len(CONTEXT), size=STEPS), NOISE * rng.standard_normal(STEPS)
     known, lost = Posterior.prior(), np.empty(STEPS)
     for t, z in enumerate(contexts.tolist()):
-        coming = min(STEPS - t - 1, foresight * (t + 1))
+        coming = min(STEPS - t - 1, FORESIGHT * (t + 1))
         likeness = float(K_CONTEXT[z, contexts[:t]].mean()) if t else 1.0
         j = int(np.argmin(rule(known, z, coming, likeness)))
         lost[t] = F[z, j] - F[z].min()

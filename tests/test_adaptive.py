@@ -290,3 +290,18 @@ def test_coarse_levels_and_choices_are_within_reach() -> None:
 def test_other_settings_go_as_far_as_they_like() -> None:
     tuner = PDCBO(Problem({"x": (0.0, 1.0)}, {}, {"g": 0.0}), horizon=30, setting="standard")
     assert abs(float(walk(tuner, 2)[1]["x"]) - 0.5) > 0.4
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_limit_that_is_sixty_times_itself_in_a_corner_is_kept(seed: int) -> None:
+    """Of 100 steps one at (1, 1) would take 66, and all others together can pay back 83."""
+    tuner = PDCBO(Problem({"a": (0.0, 1.0), "b": (0.0, 1.0)}, {}, {"e": 1.0}), horizon=100, seed=seed)
+    rng, total, excess = np.random.default_rng(seed), 0.0, 0.0
+    for _ in range(100):
+        s = tuner.ask()
+        a, b = float(s.parameters["a"]), float(s.parameters["b"])
+        e = math.exp(6.0 * (a * b - 0.3))
+        total, excess = total + a + b, excess + e - 1.0
+        tuner.tell(s, objective=-a - b + 0.02 * rng.normal(), constraints={"e": e + 0.02 * rng.normal()})
+    assert excess <= 0.0
+    assert total >= 120.0  # of 130 at the best point, (1, 0.3), without a step to learn from
