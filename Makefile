@@ -35,9 +35,13 @@ suite: .make/experiments
 
 THREE = --optimizers "pdcbo,cei,safe-ucb:safeopt" --option "safe-ucb.ucb=true"
 
-# all plants once more, on seeds that no run was looked at on before the default's last change
+# all plants once more, on seeds that no run was looked at on before the default's last change; those that take longest
+# with fewer of them
+SLOW = gp-2d,gp-2d-two-limits,gp-3d,gp-4d,room-heating,pump-station,hartmann,pressure-vessel
+QUICK = gp-1d,gp-matern,gp-linear,williams-otto,reactor-millions,reactor-drift,reactor-useless-contexts,datacentre-cooling,machine-fatigue,gardner,gramacy,branin,ackley,heavy-tails,uneven-noise,never-binding,always-binding,infeasible
 fresh: .make/experiments
-	$(BIN)/pdcbo suite --seeds 50 --first-seed 8000 --out runs/results/fresh $(THREE)
+	$(BIN)/pdcbo suite --seeds 50 --first-seed 8000 --plants $(QUICK) --out runs/results/fresh $(THREE)
+	$(BIN)/pdcbo suite --seeds 10 --first-seed 8000 --plants $(SLOW) --out runs/results/fresh-few $(THREE)
 
 # what compressed values alone do, for the default and for the others, on the plants of the suite that have them
 models: .make/experiments
