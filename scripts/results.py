@@ -33,12 +33,12 @@ draws with another noise and another limit.
 
 "The suite on fresh seeds" is what counts: of its seeds no run had been looked at before, and the default was not
 changed after it. Eight plants, those without a grid and three with two parameters or a mixture, which take longest,
-have only 10 seeds there and a table of their own. The table with all optimizers, and those of compressed values and of
-60 and 2,000 steps, are older: they were made before the default's steps were kept within reach of what was tried
-(decisions.md), with a solve that rounds in another way, and with draws over two and more parameters that depended on
-the machine, by the signs of singular vectors, which they no longer do. Their seeds are not untouched: the default was
-changed several times after tables of them had been seen, a wider margin, the reserve, how steps without measurement,
-debts without end and cycles count; its constants were chosen on other seeds.
+have only 10 seeds there and a table of their own. The table with all optimizers, those of compressed values and of 60
+and 2,000 steps, and the default's rows in reproduction.md are older: they were made before the default's steps were
+kept within reach of what was tried (decisions.md), with a solve that rounds in another way, and with draws over two and
+more parameters that depended on the machine, by the signs of singular vectors, which they no longer do. Their seeds are
+not untouched: the default was changed several times after tables of them had been seen, a wider margin, the reserve,
+how steps without measurement, debts without end and cycles count; its constants were chosen on other seeds.
 
 What it is compared with: constrained EI, SafeOpt and Safe-UCB want every step feasible, so that they cannot be expected
 to be cheaper than the best of each step, which stands beside them; what the default gains below that is what limits on
