@@ -73,6 +73,7 @@ def test_value_is_the_log_posterior_of_the_docstring() -> None:
 
     p, q = np.log([0.3, 0.8, 0.1]), np.log([1.1, 0.2, 0.01])
     assert objective(p)[0] - objective(q)[0] == pytest.approx(plain(p) - plain(q), rel=1e-10)
+    assert objective.value(p) == objective(p)[0]
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

@@ -35,6 +35,8 @@ LENGTH_RANGE = (5e-3, 1e2)
 CLEARLY = 3.0
 # the spread, relative to the values, that is rounding: nothing is known to change
 ROUNDING = 1e-9
+# the value of what cannot be factorised
+FAILED = 1e10
 # how many ranges beyond its own a slope in a context is followed: one in the wrong units must not promise the moon
 REACH = 1.0
 # equal values closer to their limit than this part of their size say nothing of the scale by that
@@ -202,19 +204,19 @@ def _most_likely(
     objective = _Likelihood(X, y, start.kernel, priors, noise)
     last = np.append(np.log(start.kernel.length_scales), np.log(start.noise_var))
     if len(y) <= FEW_POINTS:
-        best = _search(objective, [last, *_scan(objective, priors)])
+        best, value = _search(objective, [last, *_scan(objective, priors)])
     else:
         # Which of the two optima is the better one, few points tell; from there or from the last fit it is not far.
         few = _even(len(y), FEW_POINTS)
         rough = _Likelihood(X[few], y[few], start.kernel, priors, noise)
-        near = _search(rough, _scan(rough, priors), ftol=1e-5)
-        best = _search(objective, [min(last, near, key=lambda p: objective(p)[0])])
+        near, _ = _search(rough, _scan(rough, priors), ftol=1e-5)
+        best, value = _search(objective, [min(last, near, key=objective.value)])
     mean, scale, slope = objective.closed_forms(best)
     kernel = start.kernel.with_length_scales(np.exp(best[:-1]).tolist())
     found = Hyperparameters(
         kernel, float(np.exp(best[-1])), offset + unit * mean, unit * scale, tuple((unit * slope).tolist())
     )
-    return found, -objective(best)[0] - len(y) * float(np.log(unit))
+    return found, -value - len(y) * float(np.log(unit))
 
 
 def _even(n: int, count: int) -> NDArray[np.intp]:
@@ -228,12 +230,12 @@ def _scan(objective: _Likelihood, priors: Priors) -> list[Array]:
     Long length scales with much noise and short ones with little are two optima; one look each tells which is near.
     """
     scan = [np.append(objective.length_median - shorter, np.log(priors.noise)) for shorter in (0.0, 1.0, 2.0, 3.0)]
-    best = min(scan, key=lambda p: objective(p)[0])
+    best = min(scan, key=objective.value)
     return [best] if best is scan[0] else [best, scan[0]]
 
 
-def _search(objective: _Likelihood, starts: list[Array], ftol: float = 1e-7) -> Array:
-    """Return the lowest p found by a local search from each start."""
+def _search(objective: _Likelihood, starts: list[Array], ftol: float = 1e-7) -> tuple[Array, float]:
+    """Return the lowest p found by a local search from each start, and its value."""
     from scipy.optimize import minimize  # imported here: it doubles the time to import the package
 
     bounds = [tuple(np.log(LENGTH_RANGE))] * (len(starts[0]) - 1) + [tuple(np.log(NOISE_RANGE))]
@@ -243,7 +245,8 @@ def _search(objective: _Likelihood, starts: list[Array], ftol: float = 1e-7) -> 
         minimize(objective, np.clip(p, low, high), jac=True, method="L-BFGS-B", bounds=bounds, options=options)
         for p in starts
     ]
-    return np.asarray(min(results, key=lambda result: float(result.fun)).x)
+    best = min(results, key=lambda result: float(result.fun))
+    return np.asarray(best.x), float(best.fun)
 
 
 class _Likelihood:
@@ -281,15 +284,24 @@ class _Likelihood:
         # of each factor its family, the places of its length scales in p and the squared distances along its columns
         self.factors = [(family, own, np.array([terms[i] for i in own])) for (family, _), own in places.items()]
 
+    def value(self, p: Array) -> float:
+        """Return the first of what a call returns, in a third of the time."""
+        L, info = self._factorise(self._covariance(p)[0])
+        return FAILED if info != 0 else self._value(p, L, self._generalised_least_squares(L)[2])
+
+    def _value(self, p: Array, L: Array, quadratic: float) -> float:
+        shape, total = self._scale_posterior(quadratic)
+        z, w = self._from_medians(p)
+        return float(np.log(np.diagonal(L)).sum() + 0.5 * shape * np.log(total) + 0.5 * (z @ z + w * w))
+
     def __call__(self, p: Array) -> tuple[float, Array]:
         C, values, slopes = self._covariance(p)
         L, info = self._factorise(C)
         if info != 0:
-            return 1e10, np.zeros_like(p)
+            return FAILED, np.zeros_like(p)
         _, alpha, quadratic = self._generalised_least_squares(L)
-        shape = self.n + 2.0 * self.a + 2.0
-        total = 2.0 * self.b + quadratic
-        value = np.log(np.diagonal(L)).sum() + 0.5 * shape * np.log(total)
+        value = self._value(p, L, quadratic)
+        shape, total = self._scale_posterior(quadratic)
         # d value = 1/2 tr(M dC),  M = C^-1 - (shape / total) alpha alpha'
         inverse, _ = lapack.dpotri(L, lower=1, overwrite_c=1)
         M, _ = lapack.dtrttp(lapack.dsyr(-shape / total, alpha, a=inverse, lower=1, overwrite_a=1), uplo="L")
@@ -302,11 +314,18 @@ class _Likelihood:
                 if j != k:
                     weights *= other
             gradient[own] = -2.0 * np.exp(-2.0 * p[own]) * (terms @ weights)
-        z = (p[:-1] - self.length_median) / self.length_spread
-        w = (p[-1] - self.noise_median) / self.noise_spread
+        z, w = self._from_medians(p)
         gradient[:-1] += z / self.length_spread
         gradient[-1] += w / self.noise_spread
-        return float(value + 0.5 * (z @ z + w * w)), gradient
+        return value, gradient
+
+    def _scale_posterior(self, quadratic: float) -> tuple[float, float]:
+        """Return n + 2 a + 2 and 2 b + e'C^-1 e."""
+        return self.n + 2.0 * self.a + 2.0, 2.0 * self.b + quadratic
+
+    def _from_medians(self, p: Array) -> tuple[Array, float]:
+        """Return how far log l and log noise_var are from their medians, in spreads."""
+        return (p[:-1] - self.length_median) / self.length_spread, (p[-1] - self.noise_median) / self.noise_spread
 
     def closed_forms(self, p: Array) -> tuple[float, float, Array]:
         """Return the mean, the scale and the slope that go with p."""
@@ -314,7 +333,8 @@ class _Likelihood:
         if info != 0:
             return float(np.mean(self.y)), float(np.std(self.y)), np.zeros(self.H.shape[1])
         mean, alpha, quadratic = self._generalised_least_squares(L)
-        scale = float(np.sqrt((2.0 * self.b + quadratic) / (self.n + 2.0 * self.a + 2.0)))
+        shape, total = self._scale_posterior(quadratic)
+        scale = float(np.sqrt(total / shape))
         return mean, scale, self.trend_var * (self.H.T @ alpha)
 
     def _covariance(self, p: Array) -> tuple[Array, list[Array], list[Array]]:
