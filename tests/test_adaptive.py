@@ -283,8 +283,8 @@ def test_coarse_levels_and_choices_are_within_reach() -> None:
     assert walk(coarse, 6)[-1] == {"x": 1.0}
     mixed = Problem({"m": Choice(["a", "b", "c"]), "x": (0.0, 1.0), "y": (0.0, 1.0), "z": (0.0, 1.0)}, {}, {"g": 0.0})
     setting = adaptive(PDCBO(mixed, horizon=20))
-    assert setting.reach.tolist() == [math.inf, 0.25, 0.25, 0.25]
-    assert adaptive(two).reach.tolist() == [1.0, 0.5]
+    assert setting.reach.distance.tolist() == [math.inf, 0.25, 0.25, 0.25]
+    assert adaptive(two).reach.distance.tolist() == [1.0, 0.5]
 
 
 def test_other_settings_go_as_far_as_they_like() -> None:

@@ -20,8 +20,7 @@ far, with what is left of the budget, b_t = -(B_t + margin) / (steps left), as t
 right as soon as the models are. The second term is the virtual queue: whatever the models say, a debt raises the
 price until it is paid back.
 
-Reach. A step goes no further than a quarter of a parameter's range beyond what was tried: nothing is known of what lies
-far out, and the corners of the box are where plants break.
+Reach. A step goes no further than a quarter of a parameter's range beyond what was tried (`pdcbo.optimizers.reach`).
 
 Reserve. Where some parameters are sure to leave the limits within reach of the steps left, others cost the largest
 price (`pdcbo.optimizers.reserve`): near the end nothing is tried that could not be paid back.
@@ -33,8 +32,7 @@ against a limit is always the value itself.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
-from math import gcd, inf, isnan, pi, sqrt
+from math import gcd, isnan, pi, sqrt
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
@@ -42,9 +40,10 @@ import numpy as np
 
 from pdcbo.normal import cdf
 from pdcbo.optimizers.planning import best_price, spread_out, spread_within, worst_end
+from pdcbo.optimizers.reach import Reach
 from pdcbo.optimizers.reserve import SHARE, Reserve
 from pdcbo.optimizers.settings import Setting
-from pdcbo.problem import Array, Choice
+from pdcbo.problem import Array
 from pdcbo.search import Score
 
 if TYPE_CHECKING:
@@ -63,8 +62,6 @@ SOON = 0.1
 FORESIGHT = 3
 # The chance that noise alone puts a kept average above any of the limits, which the margin is made for.
 NOISE_RISK = 0.01
-# How far beyond what was tried a step may go, in parts of each parameter's range.
-REACH = 0.25
 # The largest price, in spreads of the objective over spreads of the constraint: none is useful beyond it.
 LARGEST_PRICE = 20.0
 
@@ -90,6 +87,7 @@ class AdaptiveSetting(Setting):
         self.unreachable: list[int] = []
         self.next_solve = 3
         self.next_rows = 3
+        self.reach = Reach(optimizer.problem, optimizer.candidates)
 
     @property
     def spread(self) -> Array:
@@ -156,30 +154,8 @@ class AdaptiveSetting(Setting):
         return expected_total
 
     def within_reach(self, theta: Array) -> Array:
-        """Return theta, or the point next to it that is no further than `REACH` beyond what was tried, (n_theta,)."""
-        tried = self.optimizer.models.X[:, : len(theta)]
-        if not len(tried):
-            return theta
-        near = np.clip(theta, tried.min(axis=0) - self.reach, tried.max(axis=0) + self.reach)
-        if np.array_equal(near, theta):
-            return theta
-        candidates = self.optimizer.candidates
-        if candidates is None:
-            return np.asarray(self.optimizer.problem.snap(near[None])[0])
-        return np.asarray(candidates[((candidates - near) ** 2).sum(axis=1).argmin()])
-
-    @cached_property
-    def reach(self) -> Array:
-        """How far beyond what was tried a step may go, (n_theta,): `REACH` or one level; anywhere for a choice."""
-        optimizer = self.optimizer
-        reach = []
-        for j, variable in enumerate(optimizer.problem.parameters.values()):
-            levels = np.linspace(0.0, 1.0, variable.levels) if variable.levels else np.zeros(1)
-            if optimizer.candidates is not None:
-                levels = np.unique(optimizer.candidates[:, j])
-            widest = float(np.diff(levels).max(initial=0.0))
-            reach.append(inf if isinstance(variable, Choice) else max(REACH, widest))
-        return np.array(reach)
+        """Return theta, or the point next to it that is not too far beyond what was tried, (n_theta,)."""
+        return self.reach.nearest(theta, self.optimizer.models.X[:, : len(theta)])
 
     def advance(self) -> None:
         """Solve for phi again where it is due: often at first and near the end, less often in between."""
