@@ -305,3 +305,55 @@ def test_a_limit_that_is_sixty_times_itself_in_a_corner_is_kept(seed: int) -> No
         tuner.tell(s, objective=-a - b + 0.02 * rng.normal(), constraints={"e": e + 0.02 * rng.normal()})
     assert excess <= 0.0
     assert total >= 120.0  # of 130 at the best point, (1, 0.3), without a step to learn from
+
+
+def late(lag: int, seed: int, steps: int = 60) -> tuple[PDCBO, float]:
+    """Run a plant whose results come `lag` steps late; return the tuner and the average of g, at most 0 if it holds."""
+    rng = np.random.default_rng(seed)
+    tuner = PDCBO(Problem({"a": (0.0, 1.0), "b": (0.0, 1.0)}, {"z": (0.0, 1.0)}, {"g": 0.0}), horizon=steps, seed=seed)
+    waiting, values = [], []
+    for _ in range(steps):
+        z = float(rng.random())
+        s = tuner.ask({"z": z})
+        a, b = float(s.parameters["a"]), float(s.parameters["b"])
+        g = 1.2 * math.exp(-2.0 * a - b) + 0.3 * z - 0.5 + 0.03 * rng.normal()
+        waiting.append((s, 3.0 * a * a + b + z * a + 0.02 * rng.normal(), g))
+        values.append(g)
+        while len(waiting) > lag:
+            told, cost, g = waiting.pop(0)
+            tuner.tell(told, cost, {"g": g})
+    return tuner, float(np.mean(values))
+
+
+@pytest.mark.parametrize("seed", [2, 4])
+def test_late_answers_do_not_cost_the_limit(seed: int) -> None:
+    """With nothing charged for the steps that wait, both end above it."""
+    assert late(4, seed)[1] <= 0.0
+
+
+def test_what_runs_and_is_not_measured_yet_is_charged_at_its_mean() -> None:
+    tuner, _ = late(3, 0, steps=20)
+    setting, waiting = adaptive(tuner), [tuner.ledger.steps[s.id] for s in tuner.pending]
+    assert len(waiting) == 3
+    mean = tuner.models.predict(np.array([step.x for step in waiting]))[0][1]
+    assert setting.charge == pytest.approx([mean.sum()])
+    assert setting.balance() == pytest.approx(tuner.balance + setting.charge)
+    assert (setting.waiting, setting._steps_left()) == (3, 1)
+    first, again = (tuner.ask({"z": 0.5}) for _ in range(2))
+    assert first.parameters == again.parameters
+    assert PDCBO.restore(tuner.state()).state() == tuner.state()
+    for step in reversed(waiting):  # what is older than the one settled last may never have run
+        tuner.tell(step.suggestion, 1.0, {"g": 0.1})
+        newer = [s for s in tuner.pending if s.id > step.suggestion.id]
+        assert setting.waiting == len(newer)
+
+
+def test_whole_numbers_of_any_range_and_horizons_of_any_length() -> None:
+    tuner = PDCBO(Problem({"n": Integer(0, 10**9)}, {"z": (0.0, 1.0)}, {"g": 0.5}), horizon=10**19)
+    for i in range(6):
+        s = tuner.ask({"z": i / 5})
+        u = float(s.parameters["n"]) / 1e9
+        tuner.tell(s, u, {"g": 1.0 - u + i / 5})
+    assert tuner.step == 6
+    box = Problem({"n": Integer(0, 10**9), **{f"x{i}": (0.0, 1.0) for i in range(3)}}, {}, {"g": 0.5})
+    assert adaptive(PDCBO(box)).reach.distance.tolist() == [0.25] * 4

@@ -39,6 +39,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pdcbo.normal import cdf
+from pdcbo.optimizers.ledger import PENDING
 from pdcbo.optimizers.planning import best_price, spread_out, spread_within, worst_end
 from pdcbo.optimizers.reach import Reach
 from pdcbo.optimizers.reserve import SHARE, Reserve
@@ -84,6 +85,7 @@ class AdaptiveSetting(Setting):
         self.solved_spread: Array | None = None
         self.margin, self.payback = np.zeros(self.limits), np.zeros(self.limits)
         self.revision = np.zeros(self.limits)
+        self.waiting, self.charge = 0, np.zeros(self.limits)
         self.unreachable: list[int] = []
         self.next_solve = 3
         self.next_rows = 3
@@ -106,8 +108,8 @@ class AdaptiveSetting(Setting):
         return np.maximum(self.balance(), 0.0)
 
     def balance(self) -> Array:
-        """Return B, (N,): the balance, with steps that were not measured at what the models now think of them."""
-        return np.asarray(self.optimizer.balance + self.revision)
+        """Return B, (N,): the balance, with steps not measured, or not yet, at what the models think of them."""
+        return np.asarray(self.optimizer.balance + self.revision + self.charge)
 
     def eta(self) -> Array:
         """Return eta = 1 / sqrt(T) in units of the spreads of f and g, in plant units."""
@@ -159,6 +161,7 @@ class AdaptiveSetting(Setting):
 
     def advance(self) -> None:
         """Solve for phi again where it is due: often at first and near the end, less often in between."""
+        self._charge_waiting()
         if self.optimizer.step >= self.next_solve:
             self._plan()
 
@@ -187,6 +190,8 @@ class AdaptiveSetting(Setting):
             "margin": self.margin.tolist(),
             "payback": self.payback.tolist(),
             "revision": self.revision.tolist(),
+            "waiting": self.waiting,
+            "charge": self.charge.tolist(),
             "unreachable": list(self.unreachable),
             "next_solve": self.next_solve,
             "next_rows": self.next_rows,
@@ -197,13 +202,33 @@ class AdaptiveSetting(Setting):
         self.phi = np.array(state["phi"], dtype=float)
         self.solved_spread = None if state["spread"] is None else np.array(state["spread"], dtype=float)
         self.margin, self.payback = (np.array(state[name], dtype=float) for name in ("margin", "payback"))
-        self.revision = np.array(state.get("revision", [0.0] * self.limits), dtype=float)  # older states have none
+        none = [0.0] * self.limits  # older states have none of the following
+        self.revision, self.charge = (np.array(state.get(name, none), dtype=float) for name in ("revision", "charge"))
+        self.waiting = int(state.get("waiting", 0))
         self.unreachable = [int(i) for i in state["unreachable"]]
         self.next_solve, self.next_rows = int(state["next_solve"]), int(state["next_rows"])
 
     def _steps_left(self) -> int:
         step = self.optimizer.step
-        return max(step, LEAST_PLAN) if self._endless() else (self.optimizer.horizon or 0) - step
+        if self._endless():
+            return max(step, LEAST_PLAN)
+        return max((self.optimizer.horizon or 0) - step - self.waiting, 1)
+
+    def _charge_waiting(self) -> None:
+        """Take account of the steps that were asked after the one settled last: they run, and their g is not known yet.
+
+        What was asked before it and waits still may never have run. As this is looked at when a step is settled, and
+        not at an ask, what is asked twice is answered twice the same.
+        """
+        optimizer, ledger = self.optimizer, self.optimizer.ledger
+        later = (ledger.steps.get(i) for i in range(ledger.counted[-1] + 1, ledger.next_id))
+        running = [step for step in later if step is not None and step.status == PENDING]
+        self.waiting, self.charge = len(running), np.zeros(self.limits)
+        if running and self.limits:
+            mean = optimizer.models.predict(np.array([step.x for step in running]))[0]
+            for i, limit in enumerate(optimizer.problem.limits):
+                bounds = [step.limits[i] for step in running]
+                self.charge[i] = float((limit.sign * (mean[limit.output] - bounds)).sum())
 
     def _endless(self) -> bool:
         """Tell whether no end is planned, or the end that was planned is over."""

@@ -23,7 +23,7 @@ def worst_end(least: Array, left: int) -> float:
     so many steps back to choose from, they may end with any stretch that was seen.
     """
     k = len(least)
-    moments = np.arange(LIKE - 1, k - left)
+    moments = np.arange(LIKE - 1, max(k - left, 0))
     if len(moments) < LIKE // 2:
         total = np.concatenate([[0.0], least.cumsum()])
         longest = min(left, k)

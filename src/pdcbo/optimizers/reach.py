@@ -34,10 +34,11 @@ class Reach:
         variable = list(self.problem.parameters.values())[j]
         if isinstance(variable, Choice):
             return inf
-        levels = np.linspace(0.0, 1.0, variable.levels) if variable.levels else np.zeros(1)
         if self.candidates is not None:
-            levels = np.unique(self.candidates[:, j])
-        return max(SHARE, float(np.diff(levels).max(initial=0.0)))
+            widest = float(np.diff(np.unique(self.candidates[:, j])).max(initial=0.0))
+        else:
+            widest = 1.0 / (variable.levels - 1) if variable.levels and variable.levels > 1 else 0.0
+        return max(SHARE, widest)
 
     def nearest(self, theta: Array, tried: Array) -> Array:
         """Return theta, or the point next to it that is within reach of what was tried (n, n_theta), if anything."""
