@@ -106,6 +106,7 @@ def test_tokens_are_printed_once_and_kept_as_hashes(tmp_path: Path) -> None:
     code, said = run("serve", "--store", store, "--host", "0.0.0.0")
     assert code == 1
     assert "needs a token" in said
+    assert f"there was no store {store}x so far" in run("token", "plant", "--store", f"{store}x")[1]
     token = run("token", "plant", "--store", store)[1].strip()
     journal = open_journal(store)
     assert journal.tokens() == {"plant": hash_token(token)}

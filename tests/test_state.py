@@ -223,3 +223,35 @@ def test_foreign_states_are_refused(change: dict[str, Any], words: str) -> None:
         PDCBO.restore(state)
     with pytest.raises(ValueError, match="state must be what"):
         PDCBO.restore([])
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda s: s["ledger"].update(steps=s["ledger"]["steps"][:2]), r"name each step that counts once.*\[3\]"),
+        (lambda s: s["ledger"].update(counted=[]), "name each step that counts once"),
+        (lambda s: s["ledger"].update(counted=[1, 2, 3, 3]), "the same step twice"),
+        (lambda s: s["extra"].update(balance=[None, 0.0, 0.0]), "'balance' must be 3 finite numbers"),
+        (lambda s: s["extra"].update(queue=[0.0]), "'queue' must be 3 finite numbers"),
+        (lambda s: s["ledger"]["steps"][0]["suggestion"].update(bounds=None), "state is damaged"),
+    ],
+)
+def test_a_damaged_state_is_refused(damage, words: str) -> None:
+    tuner = PDCBO(PROBLEM, horizon=8, candidates=4)
+    for i in range(3):
+        tuner.tell(tuner.ask({"z": i / 2, "c": i}), 1.0, {"g": 0.5, "h": 3.0})
+    state = json.loads(json.dumps(tuner.state()))
+    damage(state)
+    with pytest.raises(ValueError, match=words):
+        PDCBO.restore(state)
+
+
+def test_a_state_shares_nothing_with_its_tuner() -> None:
+    problem = Problem({"x": (0.0, 1.0)}, {}, {"g": 1.0})
+    safe = OPTIMIZERS["safeopt"](problem, safe=[{"parameters": {"x": 0.1}}])
+    fixed = OPTIMIZERS["fixed"](problem, parameters={"x": 0.1})
+    for tuner in (safe, fixed):
+        before = json.dumps(tuner.state())
+        settings = tuner.state()["settings"]
+        (settings["parameters"] if tuner is fixed else settings["safe"][0]["parameters"])["x"] = 0.9
+        assert json.dumps(tuner.state()) == before

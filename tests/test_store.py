@@ -653,3 +653,10 @@ def test_a_study_that_nobody_holds_any_more_is_closed(tmp_path: Path) -> None:
         gc.enable()
     assert not thread.is_alive()
     assert database._connection is None
+
+
+def test_a_file_that_is_no_store_is_not_asked_again(tmp_path: Path) -> None:
+    (tmp_path / "junk.db").write_text("hello, this is not a database at all")
+    with pytest.raises(StoreError, match="it is no store or a damaged one") as caught:
+        Study.open(tmp_path / "junk.db", "plant", PROBLEM)
+    assert "may be repeated" not in str(caught.value)

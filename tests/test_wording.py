@@ -62,3 +62,25 @@ def test_a_missing_bound_comes_with_a_remedy_that_can_be_followed() -> None:
         "pressure high": pdcbo.Constraint(upper=5.0, noise=0.1, worst=9.0),
         "pressure low": pdcbo.Constraint(lower=3.0, noise=0.1, worst=0.0),
     })  # fmt: skip
+
+
+def test_a_limit_that_never_changed_is_shown_as_it_was_stated() -> None:
+    tuner = pdcbo.PDCBO(pdcbo.Problem({"a": (0.0, 1.0)}, constraints={"g": 0.8}), horizon=20)
+    for _ in range(15):
+        tuner.tell(tuner.ask(), 1.0, {"g": 0.6})
+    assert tuner.summary().data["constraints"]["g"]["limit"] == 0.8
+    assert "limit <= 0.8," in repr(tuner)
+
+
+def test_notes_name_what_nobody_measured_and_what_is_far_from_all_else() -> None:
+    tuner = pdcbo.PDCBO(pdcbo.Problem({"a": (0.0, 1.0)}, constraints={"g": 0.8, "h": 1.0}), horizon=20)
+    for i in range(12):
+        assert tuner.summary().data["notes"] == []
+        tuner.tell(tuner.ask(), 0.01 * i, {"g": 0.1 * (i % 4), "h": None})
+        if i == 9:
+            assert "h: it was not measured in any of 10 steps" in tuner.summary()
+            tuner.correct(3, constraints={"h": 0.5})
+            tuner.correct(5, constraints={"g": -999.0})
+            assert "g: suggestion 5 measured -999, far from all others (0 to 0.3)" in tuner.summary()
+            assert "take it back with correct(5, constraints={'g': None})" in tuner.summary()
+            tuner.correct(5, constraints={"g": None})

@@ -247,6 +247,12 @@ class Ledger:
         for data in state["steps"]:
             ledger.open(Step.from_json(data))
         ledger.counted = [int(i) for i in state["counted"]]
+        counting = {i for i, step in ledger.steps.items() if step.status in (TOLD, UNMEASURED)}
+        if len(ledger.counted) != len(counting) or set(ledger.counted) != counting:
+            apart = sorted(counting ^ set(ledger.counted)) or "the same step twice"
+            raise ValueError(
+                f"state is damaged: 'counted' must name each step that counts once; it does not for {apart}"
+            )
         ledger.events = int(state["events"])
         ledger.next_id = int(state["next_id"])
         said = state.get("superseded", [])  # which no state had before
@@ -265,8 +271,9 @@ def same_outcome(a: list[float], b: list[float]) -> bool:
 
 
 def limit_mean(limit: Limit, steps: list[Step], index: int) -> float:
-    """Return the average of the limit in force over steps."""
-    return float(np.mean([step.limits[index] for step in steps])) if steps else limit.bound
+    """Return the average of the limit in force over steps: to the last bit the limit itself where it never changed."""
+    limits = [step.limits[index] for step in steps] or [limit.bound]
+    return limits[0] if len(set(limits)) == 1 else math.fsum(limits) / len(limits)
 
 
 def measured_limit_mean(limit: Limit, steps: list[Step], index: int) -> float:

@@ -14,6 +14,13 @@ if TYPE_CHECKING:
     from pdcbo.optimizers.base import Optimizer
 
 
+# from how many steps on notes speak of measurements, and of how many of them one may be astray
+FEW = 10
+# how far a measurement is from all others to be called astray, in multiples of their range: at the end of the suite's
+# runs 1 of 1,250 series is, all of them right
+APART = 5.0
+
+
 class Summary(str):
     """A text to print, with the same facts as JSON data in `data`."""
 
@@ -93,8 +100,42 @@ def facts(optimizer: Optimizer) -> dict[str, Any]:
         "context_outside_range": outside,
         "pending": [{"id": s.id, "parameters": s.parameters, "context": s.context} for s in optimizer.pending],
         "latest": _applied(optimizer, history[-1]) if history else None,
-        "notes": optimizer.notes(),
+        "notes": [*optimizer.notes(), *_never_measured(optimizer, history), *_astray(optimizer, history)],
     }
+
+
+def _never_measured(optimizer: Optimizer, history: list[Step]) -> list[str]:
+    """Say which limits have no influence, because nobody measured what they limit."""
+    if len(history) < FEW or optimizer.past_rows():
+        return []
+    return [
+        f"{name}: it was not measured in any of {steps(len(history))}; as long as it is not, its limit changes nothing"
+        for i, name in enumerate(optimizer.problem.constraints, start=1)
+        if not _measured(history, i)
+    ]
+
+
+def _astray(optimizer: Optimizer, history: list[Step]) -> list[str]:
+    """Say which measurements lie so far from all others that they may be a sensor's fault, and how to undo them."""
+    said = []
+    for i, name in enumerate(optimizer.problem.outputs):
+        told = sorted((step.y[i], step.suggestion.id) for step in history if not np.isnan(step.y[i]))
+        if len(told) < FEW:
+            continue
+        values = np.array([value for value, _ in told])
+        place = int(np.argmax(np.diff(values))) + 1
+        low, high = told[:place], told[place:]
+        few, most = (low, high) if len(low) < len(high) else (high, low)
+        if len(few) <= len(told) // FEW and high[0][0] - low[-1][0] > APART * (most[-1][0] - most[0][0]):
+            suggestion = few[0][1]
+            undo = "objective=None" if i == 0 else f"constraints={{{name!r}: None}}"
+            more = "" if len(few) == 1 else f" and {len(few) - 1} more"
+            said.append(
+                f"{name}: suggestion {suggestion}{more} measured {shown(few[0][0])}, far from all others "
+                f"({shown(most[0][0])} to {shown(most[-1][0])}); if that is a fault of the sensor, take it back with "
+                f"correct({suggestion}, {undo})"
+            )
+    return said
 
 
 def two_sided(problem: Problem, limit: Limit) -> bool:

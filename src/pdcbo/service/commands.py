@@ -54,11 +54,17 @@ def token(
     remove: Annotated[bool, typer.Option(help="forget this token instead")] = False,
 ) -> None:
     """Create a bearer token and print it once; the store keeps only its hash."""
-    from pdcbo.store import open_journal
+    from pdcbo.store import StoreError, open_journal
 
     if not name.strip():
         raise ValueError(f"NAME must say who the token is for, got {name!r}")
-    journal = open_journal(store, create=not remove)
+    try:
+        journal = open_journal(store, create=False)
+    except StoreError:
+        if remove:
+            raise
+        journal = open_journal(store)
+        typer.echo(f"note: there was no store {store} so far; it is made now", err=True)
     if remove:
         if not journal.remove_token(name):
             raise ValueError(f"there is no token {name!r}; the store holds {list(journal.tokens())!r}")

@@ -227,6 +227,14 @@ class SqliteBackend(_Base):
             raise StoreError(f"the file system of {self.where} cannot hold a write-ahead log (journal mode {mode})")
         return connection
 
+    def _explain(self, error: BaseException) -> StoreError:
+        if any(words in str(error) for words in ("not a database", "malformed")):
+            return StoreError(
+                f"the store {self.where} cannot be read: {error}; it is no store or a damaged one, which no repetition "
+                "of the call mends: name another file or put a backup in its place"
+            )
+        return super()._explain(error)
+
     def _begin(self) -> None:
         self._run("BEGIN IMMEDIATE", ())
 
