@@ -70,3 +70,12 @@ def test_what_may_not_move_stays() -> None:
 def test_a_flat_function_moves_nothing() -> None:
     starts = np.random.default_rng(4).random((6, 3))
     assert (descend(lambda x: (np.zeros(len(x)), np.zeros_like(x)), starts, ALL, 1e-12, 40) == starts).all()
+
+
+def test_changes_of_gradient_too_small_to_square_are_no_curvature() -> None:
+    def faint(x: Array) -> tuple[Array, Array]:
+        return 1e-170 * ((x - 0.5) ** 2).sum(axis=1), 2e-170 * (x - 0.5)
+
+    with np.errstate(all="raise", under="ignore"):
+        arrived = descend(faint, np.random.default_rng(2).random((4, 3)), ALL, 1e-200, 10)
+    assert np.isfinite(arrived).all()

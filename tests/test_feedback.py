@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pdcbo import PDCBO, Choice, Constraint, Fixed, Integer, Model, Problem
+from pdcbo import PDCBO, Choice, Constraint, Fixed, Integer, Model, Problem, Real
 from pdcbo.history import History
 from pdcbo.optimizers.adaptive import AdaptiveSetting
 
@@ -523,3 +523,30 @@ def test_a_context_in_the_wrong_units_without_a_measurement_is_no_credit() -> No
     for bound in (certificate.observation, certificate.posterior):
         assert bound is not None
         assert bound.value >= np.mean(true)
+
+
+def test_a_wrong_value_taken_back_leaves_the_debt_of_the_others() -> None:
+    t = PDCBO(Problem({"x": (0.0, 1.0)}, {}, {"g": Constraint(lower=-5.0, upper=1.0)}), horizon=40, seed=1)
+    asked = []
+    for i in range(12):
+        asked.append(t.ask())
+        value = 1e18 if i == 6 else None if i == 9 else 1.5
+        t.tell(asked[-1], float(asked[-1].parameters["x"]), {"g": value})
+    t.correct(asked[6], constraints={"g": None})
+    assert t.debt() == pytest.approx([6.0, 0.0], rel=0.01)  # 0.5 for each of the twelve, two of them expected
+    t = PDCBO(Problem({"x": (0.0, 1.0)}, {}, {"g": 1.0}), horizon=20, seed=1)
+    first = t.ask()
+    t.tell(first, 1.0, {"g": 1e6})
+    t.tell(t.ask(), 1.1, {"g": None})
+    t.correct(first, constraints={"g": None})
+    assert (t.debt().tolist(), t.price().tolist()) == ([0.0], [0.0])  # nothing is known: it lies at its limit
+
+
+def test_a_logarithmic_range_is_rounded_by_ratios() -> None:
+    tuner = PDCBO(Problem({"k": Real(1e-9, 1.0, log=True)}, {}, {"g": 1.0}), horizon=5)
+    tuner.tell(tuner.ask(), 1.0, {"g": 0.5}, applied={"k": float(np.float32(1e-9))})
+    with pytest.raises(ValueError, match=r"applied\['k'\] must lie in"):
+        tuner.tell(tuner.ask(), 1.0, {"g": 0.5}, applied={"k": 1e-30})
+    with pytest.raises(ValueError, match=r"parameters\['k'\] must lie in"):
+        tuner.observe({"k": 1e-300}, objective=2.0)
+    assert tuner.models.n == 1

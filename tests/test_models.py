@@ -10,7 +10,7 @@ import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
-from pdcbo import Constraint, Integer, Model, Problem, Real
+from pdcbo import PDCBO, Constraint, Integer, Model, Problem, Real
 from pdcbo.models import Models
 from pdcbo.problem import Array
 
@@ -292,12 +292,43 @@ def test_a_trend_is_followed_for_one_range_beyond_its_own_everywhere_alike() -> 
         np.testing.assert_allclose(models.mean_table(points[:, :1], context[None])[:, 0], expected, atol=1e-9)
 
 
-def test_an_output_that_was_never_measured_lies_at_the_limit_of_today() -> None:
+def test_an_output_that_was_never_measured_lies_at_the_limit_of_today_unless_its_model_was_given() -> None:
     problem = Problem({"a": (0.0, 1.0)}, {}, {"q": 10.0, "r": 10.0})
-    for spec in (None, Model(length_scales=0.3, variance=1.0, noise_var=0.01)):
+    given = Model(length_scales=0.3, variance=1.0, noise_var=0.01)  # whose norm bound is about the limit of then
+    for spec, mean in ((None, 5.0), (given, 10.0)):
         models = Models(problem, spec)
         models.add(np.array([0.5]), np.array([1.0, math.nan, 7.0]))
         before = models.hyper[2]
         models.take_limits(problem.with_limits({"q": 5.0, "r": 5.0}))
-        assert models.predict(np.array([[0.5]]))[0][1, 0] == pytest.approx(5.0)
+        assert models.predict(np.array([[0.5]]))[0][1, 0] == pytest.approx(mean)
         assert models.hyper[2] == before
+
+
+@pytest.mark.parametrize(("variance", "noise_var"), [(1e6, 1e-10), (1.0, 1e-20)])
+@pytest.mark.parametrize("candidates", [None, 0])
+def test_a_given_model_without_noise_stays_finite(variance: float, noise_var: float, candidates: int | None) -> None:
+    """Less noise than rounding leaves would make rows of the factor grow by its inverse root, one after the other."""
+    given = Model(length_scales=1.0, variance=variance, noise_var=noise_var)
+    tuner = PDCBO(Problem({"x": (0.0, 1.0)}, {}, {"g": 0.5}), horizon=60, candidates=candidates, models=given)
+    for _ in range(40):
+        s = tuner.ask()
+        x = float(s.parameters["x"])
+        assert all(math.isfinite(bound) for both in s.bounds.values() for bound in both)
+        tuner.tell(s, 1000.0 * (x - 0.3) ** 2, {"g": math.sin(x)})
+
+
+def test_a_length_scale_has_a_square() -> None:
+    with pytest.raises(ValueError, match="length_scales must lie between 1e-50 and 1e\\+50, got 1e-160"):
+        Model(length_scales=1e-160, variance=1.0, noise_var=0.1)
+
+
+@pytest.mark.parametrize("offset", [1e9, 1e10])
+def test_small_changes_of_large_values_are_seen(offset: float) -> None:
+    """Meter readings: x of 0 to 1 on top of 1e10, measured to 0.01."""
+    rng, tuner = np.random.default_rng(0), PDCBO(Problem({"x": (0.0, 1.0)}, {}, {"g": offset + 0.4}), horizon=40)
+    values = []
+    for _ in range(40):
+        s = tuner.ask()
+        values.append(float(s.parameters["x"]))
+        tuner.tell(s, 1.0 - values[-1], {"g": offset + values[-1] + 0.01 * rng.normal()})
+    assert 0.3 < np.mean(values) <= 0.405

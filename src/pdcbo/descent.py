@@ -83,7 +83,7 @@ def _update(H: Array, s: Array, y: Array, fresh: Array) -> Array:
     """Return the BFGS update of H by steps s and changes of gradient y; where the curvature is not positive, H."""
     sy = np.einsum("md,md->m", s, y)
     yy = np.einsum("md,md->m", y, y)
-    curved = sy > 1e-10 * np.sqrt(np.einsum("md,md->m", s, s) * yy)
+    curved = (sy > 1e-10 * np.sqrt(np.einsum("md,md->m", s, s) * yy)) & (yy > 0.0)  # which may underflow
     rho = np.where(curved, 1.0 / np.where(curved, sy, 1.0), 0.0)
     size = np.where(fresh & curved, sy / np.where(curved, yy, 1.0), 1.0)  # the first step says how large H is
     H = np.where((fresh & curved)[:, None, None], size[:, None, None] * np.eye(s.shape[1]), H)

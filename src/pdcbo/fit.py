@@ -34,7 +34,7 @@ LENGTH_RANGE = (5e-3, 1e2)
 # how much more likely, in logarithms, compressed values must be to be preferred
 CLEARLY = 3.0
 # the spread, relative to the values, that is rounding: nothing is known to change
-ROUNDING = 1e-9
+ROUNDING = 1e-12
 # the value of what cannot be factorised
 FAILED = 1e10
 # how many ranges beyond its own a slope in a context is followed: one in the wrong units must not promise the moon
@@ -137,7 +137,7 @@ def _spread(y: Array, reference: float | None) -> float:
     largest = float(np.abs(y).max()) or 1.0  # so that no square of tiny numbers vanishes
     size = abs(float(np.mean(y)))
     spread = largest * float(np.std(y / largest))
-    if spread > 1e-9 * size:
+    if spread > ROUNDING * size:
         return spread
     distance = 0.0 if reference is None else abs(float(np.mean(y)) - reference)
     return distance if distance > NEAR * size else size or 1.0

@@ -11,6 +11,10 @@ import numpy as np
 from pdcbo.fit import Hyperparameters
 from pdcbo.kernels import FAMILIES, Factor, Kernel
 from pdcbo.problem import Array, Choice, Problem, as_number, as_positive
+from pdcbo.variables import LARGEST, SMALLEST
+
+# the noise variance relative to the prior variance below which rounding in the factor takes over
+LEAST_NOISE = 1e-12
 
 
 @dataclass(frozen=True)
@@ -22,7 +26,8 @@ class Model:
         length_scales: one number for all, or name -> number, in plant units (in log units for a log-scaled variable;
             two different options of a choice are at distance 1). None: all hyper-parameters are learned.
         variance: the prior variance in squared plant units; given together with `length_scales`.
-        noise_var: the noise variance lambda of equation (6) in squared plant units; given with `length_scales`.
+        noise_var: the noise variance lambda of equation (6) in squared plant units; given with `length_scales`. At
+            least 1e-12 of the variance is assumed: less would be lost in rounding.
         mean: the prior mean in plant units; by default 0 for the objective and the limit for a constraint, so that f
             and g have the zero mean of equation (6).
     """
@@ -43,9 +48,9 @@ class Model:
         if all(given):
             scales: Any = self.length_scales
             if isinstance(scales, Mapping):
-                plain["length_scales"] = {n: as_positive(v, f"length_scales[{n!r}]") for n, v in scales.items()}
+                plain["length_scales"] = {n: _length(v, f"length_scales[{n!r}]") for n, v in scales.items()}
             else:
-                plain["length_scales"] = as_positive(scales, "length_scales")
+                plain["length_scales"] = _length(scales, "length_scales")
             plain |= {name: as_positive(getattr(self, name), name) for name in ("variance", "noise_var")}
         if self.mean is not None:
             if not all(given):
@@ -64,6 +69,14 @@ class Model:
             "noise_var": self.noise_var,
             "mean": self.mean,
         }
+
+
+def _length(value: object, field_name: str) -> float:
+    """Return a length scale, whose square is a number too."""
+    number = as_positive(value, field_name)
+    if not SMALLEST <= number <= LARGEST:
+        raise ValueError(f"{field_name} must lie between {SMALLEST:g} and {LARGEST:g}, got {number!r}")
+    return number
 
 
 def kernel_for(problem: Problem, family: str, length_scales: Array, variance: float = 1.0) -> Kernel:
@@ -94,9 +107,10 @@ def given_hyperparameters(problem: Problem, model: Model, default_mean: float) -
     else:
         scales = [as_positive(model.length_scales, "length_scales")] * len(names)
     unit = np.array([v.length(scale) for v, scale in zip(problem.variables, scales, strict=True)])
-    kernel = kernel_for(problem, model.kernel, unit, float(model.variance or 1.0))
+    variance = float(model.variance or 1.0)
+    kernel = kernel_for(problem, model.kernel, unit, variance)
     mean = default_mean if model.mean is None else float(model.mean)
-    return Hyperparameters(kernel, float(model.noise_var or 1.0), mean, 1.0)
+    return Hyperparameters(kernel, max(float(model.noise_var or 1.0), LEAST_NOISE * variance), mean, 1.0)
 
 
 def model_for_each_output(problem: Problem, models: Model | Mapping[str, Model] | None) -> list[Model]:

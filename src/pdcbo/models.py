@@ -73,7 +73,7 @@ class Models:
     def take_limits(self, problem: Problem) -> None:
         """Take over limits and stated noises, which guide the next fit, from a problem that differs in them only.
 
-        An output that was never measured is thought to lie at its limit, so that its model begins anew.
+        An output that was never measured is thought to lie at its limit, so that a model to be learned begins anew.
         """
         self.problem = problem
         constraints = problem.constraints.values()
@@ -82,7 +82,8 @@ class Models:
         # 1 or -1 where high or low values are bad; 0 for a constraint with limits on both sides
         self.bad = [1.0, *(float((c.upper is not None) - (c.lower is not None)) for c in constraints)]
         if not all(self.rows):
-            self.hyper = [self.hyper[i] if rows else self._prior(i) for i, rows in enumerate(self.rows)]
+            given = [bool(self.hyper) and spec.length_scales is not None for spec in self.specs]
+            self.hyper = [self.hyper[i] if rows or given[i] else self._prior(i) for i, rows in enumerate(self.rows)]
             self._groups = None
 
     @property

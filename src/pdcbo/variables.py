@@ -133,8 +133,9 @@ class Real:
 
     def nearly_contains(self, value: Any) -> bool:
         """Tell whether a valid value lies within the stated range but for rounding to single precision."""
-        rounding = SINGLE_PRECISION * max(abs(self.lo), abs(self.hi))
-        return self.lo - rounding <= float(value) <= self.hi + rounding
+        largest = max(abs(self.lo), abs(self.hi))
+        below, above = (self.lo, self.hi) if self.log else (largest, largest)
+        return self.lo - SINGLE_PRECISION * below <= float(value) <= self.hi + SINGLE_PRECISION * above
 
     def plain(self, value: Any) -> float:
         """Return a valid value as a Python float."""

@@ -115,7 +115,7 @@ class Optimizer(Assurance, ABC):
         """Take account of a correction, after the models learned from it."""
 
     def _recount(self, step: Step, y: Array) -> None:
-        """Take account of a correction of a step that counts, before it is entered."""
+        """Take account of a correction after the models learned from it, before it is entered in the step."""
 
     def _settings(self) -> dict[str, Any]:
         """Return the keyword arguments that `__init__` needs beside the common ones, as JSON data."""
@@ -172,7 +172,10 @@ class Optimizer(Assurance, ABC):
         return 0
 
     def bounds_at(self, x: Array) -> Bounds:
-        """Return each output's confidence bounds at one point in plant units; none without a model."""
+        """Return each output's confidence bounds in plant units at a point of the unit cube; none without a model.
+
+        `Problem.encode_parameters` and `encode_context` make theta and z.
+        """
         return {}
 
     def tell(
@@ -266,8 +269,8 @@ class Optimizer(Assurance, ABC):
         )
         if same_outcome(step.y, y.tolist()):
             return
-        self._recount(step, y)
         step.row = self._relearn(step.row, np.array(step.x), y)
+        self._recount(step, y)
         if step.first_y is None:
             step.first_y = step.y
         step.y, step.status = y.tolist(), TOLD
@@ -376,7 +379,7 @@ class Optimizer(Assurance, ABC):
         try:
             optimizer.ledger = Ledger.restore(state["ledger"])
             optimizer._restore_extra(state["extra"])
-        except (KeyError, IndexError, TypeError) as error:
+        except (AttributeError, KeyError, IndexError, TypeError) as error:
             raise ValueError(f"state is damaged below 'ledger' or 'extra': {error!r}") from error
         return optimizer
 

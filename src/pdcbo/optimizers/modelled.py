@@ -64,8 +64,8 @@ class ModelBased(Optimizer):
         if compress is not None and not isinstance(compress, bool | np.bool_):
             raise TypeError(f"compress must be True, False or None, got {compress!r}")
         self._given_compress = None if compress is None else bool(compress)
-        if candidates is not None and as_whole(candidates, "candidates") < 0:
-            raise ValueError(f"candidates must be at least 0, got {candidates!r}")
+        if candidates is not None and (as_whole(candidates, "candidates") < 0 or candidates == 1):
+            raise ValueError(f"candidates must be at least 2, or 0 for a search by gradients, got {candidates!r}")
         self._points = None if candidates is None else int(candidates)
         self._given_models = _models_from_json(models)
         self._given_beta = None if beta_sqrt is None else as_positive(beta_sqrt, "beta_sqrt")
@@ -177,7 +177,7 @@ class ModelBased(Optimizer):
         return self.models.n - sum(step.row is not None for step in self.ledger.steps.values())
 
     def bounds_at(self, x: Array) -> Bounds:
-        """Return each output's confidence bounds at one point x in plant units."""
+        """Return each output's confidence bounds in plant units at one point x = (theta, z) of the unit cube."""
         mean, std = self.models.predict(x[None])
         return self._bounds(mean[:, 0], std[:, 0])
 

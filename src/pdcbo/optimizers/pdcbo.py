@@ -164,10 +164,16 @@ class PDCBO(ModelBased):
         since = 0 if self.doubling is None else self.setting.epoch()[0]
         if step.suggestion.id in self.ledger.counted[since:]:
             self.queue = np.maximum(self.queue + np.subtract(signal, step.signal), 0.0)
-        step.signal, step.expected = signal, expected and after
-        # summed anew: of what a wrong 1e20 was added to, nothing is left when it is taken away
         history, corrected = self.ledger.history(), np.not_equal(after, before)
-        self.balance = np.where(corrected, self._sum([each.expected or each.signal for each in history]), self.balance)
+        booked = [each.expected or each.signal for each in history]
+        step.signal, step.expected = signal, expected and after
+        after_it = self.ledger.counted.index(step.suggestion.id) + 1
+        for each in history[after_it:]:  # what was expected after a wrong value, was because of it
+            if each.expected:
+                each.expected = self._expected(each, each.y)
+        # summed anew: of what a wrong 1e20 was added to, nothing is left when it is taken away
+        moves = [each.expected or each.signal for each in history]
+        self.balance = np.where(np.not_equal(moves, booked).any(axis=0), self._sum(moves), self.balance)
         least = np.where(corrected, self._sum([each.signal for each in history[since:]]), 0.0)
         self.queue = np.maximum(self.queue, least)
 
@@ -229,6 +235,14 @@ class PDCBO(ModelBased):
 
     def _restore_extra(self, state: Mapping[str, Any]) -> None:
         super()._restore_extra(state)
-        self.queue = np.array(state["queue"], dtype=float).reshape(len(self.problem.limits))
-        self.balance = np.array(state["balance"], dtype=float).reshape(len(self.problem.limits))
+        self.queue, self.balance = (self._restored(state[name], name) for name in ("queue", "balance"))
         self.setting.restore(state["setting"])
+
+    def _restored(self, values: list[float], name: str) -> Array:
+        """Return what a state says of each limit, (N,)."""
+        restored = np.array(values, dtype=float)
+        if restored.shape != (len(self.problem.limits),) or not np.isfinite(restored).all():
+            raise ValueError(
+                f"state is damaged: {name!r} must be {len(self.problem.limits)} finite numbers, got {values!r}"
+            )
+        return restored

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -234,7 +235,7 @@ class SafeOpt(ModelBased):
         )
 
     def _settings(self) -> dict[str, Any]:
-        return {**super()._settings(), "safe": self._given_safe, "ucb": self.ucb}
+        return {**super()._settings(), "safe": deepcopy(self._given_safe), "ucb": self.ucb}
 
 
 def _seed(entry: Mapping[str, Any], i: int) -> dict[str, Any]:

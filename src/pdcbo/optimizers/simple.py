@@ -52,4 +52,4 @@ class Fixed(Optimizer):
         return self.theta.copy(), {}
 
     def _settings(self) -> dict[str, Any]:
-        return {"parameters": self._given}
+        return {"parameters": None if self._given is None else dict(self._given)}
