@@ -33,12 +33,12 @@ draws with another noise and another limit.
 
 The suite's seeds, from 8000 on, are fresh: no table of them had been looked at before the default was final, and how it
 decides was not changed after. What was mended since (late results, values taken back) leaves such runs as they were:
-one of each of eleven plants was run again and is the same to the last bit. The tables of compressed values and of 60
-and 2,000 steps are older: they were made before the default's steps were kept within reach of what was tried
-(decisions.md), with a solve that rounds in another way, and with draws over two and more parameters that depended on
-the machine, by the signs of singular vectors, which they no longer do. Their seeds are not untouched: the default was
-changed several times after tables of them had been seen, a wider margin, the reserve, how steps without measurement,
-debts without end and cycles count; its constants were chosen on other seeds.
+one of each of eleven plants was run again and is the same to the last bit. The tables of compressed values and of 2,000
+steps are older: they were made before the default's steps were kept within reach of what was tried (decisions.md), with
+a solve that rounds in another way, and with draws over two and more parameters that depended on the machine, by the
+signs of singular vectors, which they no longer do. Their seeds are not untouched: the default was changed several times
+after tables of them had been seen, a wider margin, the reserve, how steps without measurement, debts without end and
+cycles count; its constants were chosen on other seeds.
 
 What it is compared with: constrained EI, SafeOpt and Safe-UCB want every step feasible, so that they cannot be expected
 to be cheaper than the best of each step, which stands beside them; what the default gains below that is what limits on
