@@ -84,3 +84,10 @@ def test_notes_name_what_nobody_measured_and_what_is_far_from_all_else() -> None
             assert "g: suggestion 5 measured -999, far from all others (0 to 0.3)" in tuner.summary()
             assert "take it back with correct(5, constraints={'g': None})" in tuner.summary()
             tuner.correct(5, constraints={"g": None})
+
+
+def test_the_one_that_differs_among_equal_ones_is_no_fault() -> None:
+    tuner = pdcbo.PDCBO(pdcbo.Problem({"a": (0.0, 1.0)}, constraints={"alarms": 0.5}), horizon=20)
+    for i in range(12):
+        tuner.tell(tuner.ask(), 1.0 + 0.1 * i, {"alarms": 1.0 if i == 5 else 0.0})
+    assert tuner.summary().data["notes"] == []

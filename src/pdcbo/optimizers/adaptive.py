@@ -32,18 +32,18 @@ against a limit is always the value itself.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import gcd, isnan, pi, sqrt
+from math import gcd, pi, sqrt
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pdcbo.normal import cdf
-from pdcbo.optimizers.ledger import PENDING
 from pdcbo.optimizers.planning import best_price, spread_out, spread_within, worst_end
 from pdcbo.optimizers.reach import Reach
 from pdcbo.optimizers.reserve import SHARE, Reserve
 from pdcbo.optimizers.settings import Setting
+from pdcbo.optimizers.unknown import running, unmeasured
 from pdcbo.problem import Array
 from pdcbo.search import Score
 
@@ -161,7 +161,7 @@ class AdaptiveSetting(Setting):
 
     def advance(self) -> None:
         """Solve for phi again where it is due: often at first and near the end, less often in between."""
-        self._charge_waiting()
+        self.waiting, self.charge = running(self.optimizer)
         if self.optimizer.step >= self.next_solve:
             self._plan()
 
@@ -214,22 +214,6 @@ class AdaptiveSetting(Setting):
             return max(step, LEAST_PLAN)
         return max((self.optimizer.horizon or 0) - step - self.waiting, 1)
 
-    def _charge_waiting(self) -> None:
-        """Take account of the steps that were asked after the one settled last: they run, and their g is not known yet.
-
-        What was asked before it and waits still may never have run. As this is looked at when a step is settled, and
-        not at an ask, what is asked twice is answered twice the same.
-        """
-        optimizer, ledger = self.optimizer, self.optimizer.ledger
-        later = (ledger.steps.get(i) for i in range(ledger.counted[-1] + 1, ledger.next_id))
-        running = [step for step in later if step is not None and step.status == PENDING]
-        self.waiting, self.charge = len(running), np.zeros(self.limits)
-        if running and self.limits:
-            mean = optimizer.models.predict(np.array([step.x for step in running]))[0]
-            for i, limit in enumerate(optimizer.problem.limits):
-                bounds = [step.limits[i] for step in running]
-                self.charge[i] = float((limit.sign * (mean[limit.output] - bounds)).sum())
-
     def _endless(self) -> bool:
         """Tell whether no end is planned, or the end that was planned is over."""
         horizon = self.optimizer.horizon
@@ -271,7 +255,7 @@ class AdaptiveSetting(Setting):
         self.payback = -least.mean(axis=0)
         ends_hard = not self._endless() and bool((least > 0.0).any())
         hard = self._hard_end(thetas) if ends_hard else np.zeros(self.limits)
-        self.revision, doubt = self._unmeasured()
+        self.revision, doubt = unmeasured(optimizer)
         g = g - self._budget(g, f, doubt, hard)
         largest = self._largest_price()
         phi = np.minimum(self.phi, largest)
@@ -301,22 +285,6 @@ class AdaptiveSetting(Setting):
                 if ordered[0] <= limit.sign * limit.bound:
                     floors.append((limit.output, limit.sign, float(2.0 * ordered[0] - ordered[tenth])))
         return floors
-
-    def _unmeasured(self) -> tuple[Array, Array]:
-        """Return how much more the steps that were not measured took than was booked, (N,), and its deviation, (N,).
-
-        What was booked is the mean of the models of that time at the point they chose: too low, as what is chosen for
-        its mean is on average.
-        """
-        optimizer, models = self.optimizer, self.optimizer.models
-        more, doubt = np.zeros(self.limits), np.zeros(self.limits)
-        missing = [step for step in optimizer.ledger.history() if step.expected]
-        for i, limit in enumerate(optimizer.problem.limits):
-            steps = [step for step in missing if isnan(step.y[limit.output])]
-            if steps and models.rows[limit.output]:
-                total, doubt[i] = optimizer.sum_over(limit.output, np.array([step.x for step in steps]))
-                more[i] = limit.sign * (total - sum(s.limits[i] for s in steps)) - sum(s.expected[i] for s in steps)
-        return more, doubt
 
     def _budget(self, g: Array, f: Array, doubt: Array, hard: Array) -> Array:
         """Return b, (N,): the average g that the steps left may have, with a margin for what cannot be foreseen."""

@@ -11,7 +11,7 @@ from math import inf
 
 import numpy as np
 
-from pdcbo.problem import Array, Choice, Problem
+from pdcbo.problem import Array, Choice, Problem, Variable
 
 SHARE = 0.25
 
@@ -27,11 +27,10 @@ class Reach:
     def __init__(self, problem: Problem, candidates: Array | None) -> None:
         self.problem = problem
         self.candidates = candidates
-        self.distance = np.array([self._distance(j) for j in range(problem.n_theta)])
+        self.distance = np.array([self._distance(j, v) for j, v in enumerate(problem.parameters.values())])
 
-    def _distance(self, j: int) -> float:
+    def _distance(self, j: int, variable: Variable) -> float:
         """Return how far beyond what was tried the parameter j may go, in parts of its range."""
-        variable = list(self.problem.parameters.values())[j]
         if isinstance(variable, Choice):
             return inf
         if self.candidates is not None:

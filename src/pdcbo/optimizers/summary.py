@@ -126,7 +126,8 @@ def _astray(optimizer: Optimizer, history: list[Step]) -> list[str]:
         place = int(np.argmax(np.diff(values))) + 1
         low, high = told[:place], told[place:]
         few, most = (low, high) if len(low) < len(high) else (high, low)
-        if len(few) <= len(told) // FEW and high[0][0] - low[-1][0] > APART * (most[-1][0] - most[0][0]):
+        spread = most[-1][0] - most[0][0]  # without any, as of counts, one that differs is no fault
+        if len(few) <= len(told) // FEW and spread > 0.0 and high[0][0] - low[-1][0] > APART * spread:
             suggestion = few[0][1]
             undo = "objective=None" if i == 0 else f"constraints={{{name!r}: None}}"
             more = "" if len(few) == 1 else f" and {len(few) - 1} more"
