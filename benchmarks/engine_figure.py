@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from pdcbo.bench import SETTINGS
 from pdcbo.bench_stacks import STACKS
 from pdcbo.features import GridFeatures, find
-from pdcbo.structured import MAX_RANK, SMALL, TOLERANCE
+from pdcbo.structured import MAX_RANK, TOLERANCE
 
 setting = SETTINGS["B"]
 theta_kernel = type(setting.kernel)(
@@ -31,10 +31,10 @@ left.set(title="(a) first features of one axis", xlabel="parameter", ylabel="$R_
 left.legend(fontsize=7, ncol=2)
 
 kept = np.zeros((len(features.axes[0].R), len(features.axes[1].R)))
-kept[features.s, features.t] = np.where(features.sizes > SMALL * setting.noise_var, 1.0, 0.4)
+kept[features.s, features.t] = np.where(np.arange(features.m) < features.large, 1.0, 0.4)
 middle.imshow(kept, origin="lower", cmap="Blues", vmin=-0.3, vmax=1.4)
 middle.set(
-    title=f"(b) {features.rank} products carry {len(setting.candidates)} candidates\n(light: in single precision)",
+    title=f"(b) {features.m} products carry {len(setting.candidates)} candidates\n(light: in single precision)",
     xlabel="feature of the second axis, t",
     ylabel="feature of the first axis, s",
 )
@@ -59,4 +59,4 @@ right.grid(alpha=0.3, which="both")
 path = Path(__file__).parents[1] / "docs" / "figures" / "engine.png"
 path.parent.mkdir(parents=True, exist_ok=True)
 fig.savefig(path, dpi=130)
-print(features.rank, path)
+print(features.m, path)

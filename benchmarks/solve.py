@@ -1,7 +1,9 @@
-"""Time forward substitution in panels against LAPACK's and against a bare product: `python benchmarks/solve.py`.
+"""Time the ways to L^-1 B against each other and against a bare product: `python benchmarks/solve.py`.
 
-All three do n^2 m operations on the same factor; the product, of n / 2 rows with all of the right-hand sides, is what
-BLAS needs for as many operations without any order among them. CPU times, interleaved, one thread.
+LAPACK, panels and the product do n^2 m operations on the same factor; the product, of n / 2 rows with all of the
+right-hand sides, is what BLAS needs for as many operations without any order among them. Groups do fewer: the data lie
+on 50 values of one parameter (setting A), or on 50 x 50 values of two (setting B). All in double precision; CPU times,
+interleaved, one thread, for n observations that fill their last block.
 """
 
 import os
@@ -14,9 +16,12 @@ from statistics import median
 
 import numpy as np
 
+from pdcbo.bench import SETTINGS
+from pdcbo.features import Basis, Columns, find, split
 from pdcbo.gp import Posterior
-from pdcbo.kernels import Factor, Kernel
+from pdcbo.inverse import GroupedInverse
 from pdcbo.panels import Panels
+from pdcbo.structured import MAX_RANK, TOLERANCE
 
 ROUNDS = 40
 
@@ -29,28 +34,43 @@ def timed(work: Callable[[], object]) -> float:
     return 1e3 * (time.process_time() - start)
 
 
-def ways(n: int, m: int) -> list[Callable[[], object]]:
-    """Return LAPACK's solve, the one in panels, and the product, ready to be timed."""
-    kernel = Kernel((Factor("squared-exponential", (0, 1), (0.05, 0.05)),), 2.0)
-    rng = np.random.default_rng(0)
-    factor = Posterior.build(kernel, 0.0025, rng.random((n, 2)), rng.normal(size=(n, 1))).factor
-    B = rng.normal(size=(n, m))
+def ways(name: str, n: int) -> tuple[int, list[Callable[[], object]]]:
+    """Return m, and LAPACK's solve, the one in panels, the one in groups and the product, ready to be timed."""
+    setting = SETTINGS[name]
+    X, Y = setting.data(n)
+    n_theta = setting.candidates.shape[1]
+    parts = split(setting.kernel, n_theta)
+    assert parts is not None
+    basis: Basis | None = find(parts[0], setting.candidates, TOLERANCE * setting.noise_var, MAX_RANK)
+    if basis is None or len(setting.candidates) == basis.m:
+        basis = Columns(parts[0], setting.candidates)
+    factor = Posterior.build(setting.kernel, setting.noise_var, X, Y[:, :1]).factor
+    theta = X[:, :n_theta]
+    s = parts[1].matrix(X[:1, n_theta:], X[:, n_theta:])[0]
+    B = basis.rows(theta) * s[:, None]
     columns, rows, half = np.asfortranarray(B), B.copy(), np.ascontiguousarray(factor.L[: n // 2])
-    panels = Panels(factor, np.dtype(np.float64))
+    panels, inverse, out = Panels(factor, np.dtype(np.float64)), GroupedInverse(factor, basis), np.empty((basis.m, n))
+    inverse.sort(theta)
 
     def in_panels() -> None:
         np.copyto(rows, B)  # which the solve overwrites; LAPACK's copies too
         panels.solve(rows)
 
-    return [lambda: factor.solve(columns), in_panels, lambda: half @ B]
+    inverse.times(s, theta, out)
+    assert np.allclose(out.T, factor.solve(columns), rtol=0, atol=1e-10)
+    return basis.m, [
+        lambda: factor.solve(columns), in_panels, lambda: inverse.times(s, theta, out), lambda: half @ B,
+    ]  # fmt: skip
 
 
-print("| n | right-hand sides | LAPACK, ms | panels, ms | product, ms | panels over LAPACK | over the product |")
-print("|---|---|---|---|---|---|---|")
-for n in (500, 2000):
-    for m in (50, 64, 136):
-        three = ways(n, m)
-        rounds = [[timed(way) for way in three] for _ in range(ROUNDS)]
-        lapack, own, product = (median(times) for times in zip(*rounds, strict=True))
-        cells = (f"{lapack:.2f}", f"{own:.2f}", f"{product:.2f}", f"{own / lapack:.2f}", f"{own / product:.2f}")
-        print(f"| {n} | {m} | {' | '.join(cells)} |")
+print(
+    "| setting, n | m | LAPACK, ms | panels, ms | groups, ms | product, ms | panels over the product | groups over it |"
+)
+print("|---|---|---|---|---|---|---|---|")
+for name in ("A50", "B"):
+    for n in (512, 1024, 2048):
+        m, four = ways(name, n)
+        rounds = [[timed(way) for way in four] for _ in range(ROUNDS)]
+        lapack, own, groups, product = (median(times) for times in zip(*rounds, strict=True))
+        cells = [f"{value:.2f}" for value in (lapack, own, groups, product, own / product, groups / product)]
+        print(f"| {name}, {n} | {m} | {' | '.join(cells)} |")

@@ -14,10 +14,10 @@ import pdcbo
 ROOT = Path(pdcbo.__file__).parent
 # From what knows least to what knows most; each may import what stands before it, and its own part.
 ORDER = (
-    "wording", "variables", "problem", "normal", "lapack", "kernels", "gp", "features", "panels", "structured",
-    "compression", "fit", "section", "model", "models", "confidence", "certificates", "oracles", "descent", "search",
-    "optimizers", "plants", "loop", "metrics", "guards", "history", "figures", "store", "report", "experiment", "bench",
-    "service", "client", "cli", "__main__",
+    "wording", "variables", "problem", "normal", "lapack", "kernels", "gp", "features", "inverse", "panels",
+    "structured", "compression", "fit", "section", "model", "models", "confidence", "certificates", "oracles",
+    "descent", "search", "optimizers", "plants", "loop", "metrics", "guards", "history", "figures", "store", "report",
+    "experiment", "bench", "service", "client", "cli", "__main__",
 )  # fmt: skip
 CORE = ORDER[: ORDER.index("metrics") + 1]
 

@@ -2,20 +2,32 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pdcbo.features import WIDTH, GridFeatures, find, split
+from pdcbo.features import ENOUGH, WIDTH, GridFeatures, find, split
 from pdcbo.gp import Posterior
+from pdcbo.inverse import GroupedInverse, Strip
 from pdcbo.kernels import Factor, Kernel
 from pdcbo.panels import Panels
-from pdcbo.structured import ENOUGH, CandidatePosterior, Table
+from pdcbo.structured import CandidatePosterior, Table
 
 SE = "squared-exponential"
 LINE = np.linspace(0.0, 1.0, 200)[:, None]
 GRID = np.stack(np.meshgrid(np.linspace(0, 1, 24), np.linspace(0, 1, 20)), axis=-1).reshape(-1, 2)
 CLOUD = np.random.default_rng(5).random((300, 2))
 FEW = np.linspace(0.0, 1.0, 11)[:, None]
+
+
+@pytest.fixture(params=["by its own choice", "always in groups"])
+def _both_ways(request, monkeypatch) -> None:
+    """Solve as `CandidatePosterior` decides, and in groups from the first full block on."""
+    if request.param == "always in groups":
+        monkeypatch.setattr(GroupedInverse, "pays", lambda self: self.n > 0)
+
+
+both_ways = pytest.mark.usefixtures("_both_ways")
+fixed = HealthCheck.function_scoped_fixture  # the fixture is the same for all examples, which is what is wanted
 
 
 def plain(model: CandidatePosterior, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -72,8 +84,9 @@ def histories(draw: st.DrawFn) -> tuple[Kernel, float, np.ndarray, np.ndarray, n
     return Kernel(tuple(factors), draw(st.sampled_from([1.0, 2.0]))), noise_var, candidates, X, Y
 
 
+@both_ways
 @given(histories(), st.floats(-0.5, 1.5))
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=120, deadline=None, derandomize=True, suppress_health_check=[fixed])
 def test_equals_the_plain_posterior(history, place) -> None:
     kernel, noise_var, candidates, X, Y = history
     model = CandidatePosterior(Posterior.build(kernel, noise_var, X, Y), candidates)
@@ -83,6 +96,7 @@ def test_equals_the_plain_posterior(history, place) -> None:
         check(model, X[0, candidates.shape[1] :])
 
 
+@both_ways
 @pytest.mark.parametrize("candidates", [LINE, FEW])
 @pytest.mark.parametrize("family", ["linear", SE])
 def test_contexts_of_a_linear_kernel_may_be_large(candidates, family) -> None:
@@ -95,33 +109,54 @@ def test_contexts_of_a_linear_kernel_may_be_large(candidates, family) -> None:
         check(model, np.array([z]))
 
 
-def test_after_an_interrupt_it_starts_anew(monkeypatch) -> None:
+@pytest.mark.parametrize(
+    ("owner", "name", "call"),
+    [
+        (Table, "append", 1), (Table, "append", 2), (Panels, "_rows", 1), (Panels, "_rows", 2), (Panels, "solve", 1),
+        (Panels, "_diagonal_block", 2), (Panels, "_diagonal_block", 4),
+    ],
+)  # fmt: skip
+def test_after_an_interrupt_it_starts_anew(monkeypatch, owner, name, call) -> None:
+    interrupted(monkeypatch, owner, name, call)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "call"),
+    [
+        (GroupedInverse, "sort", 1), (GroupedInverse, "_extend", 2), (GroupedInverse, "_compute_functions", 3),
+        (Strip, "append", 4), (GroupedInverse, "_sums", 1),
+    ],
+)  # fmt: skip
+def test_after_an_interrupt_it_starts_groups_anew(monkeypatch, owner, name, call) -> None:
+    monkeypatch.setattr(GroupedInverse, "pays", lambda self: self.n > 0)
+    interrupted(monkeypatch, owner, name, call)
+
+
+def interrupted(monkeypatch, owner: type, name: str, call: int) -> None:
+    """Check that a call which is interrupted leaves nothing half done behind."""
     rng = np.random.default_rng(10)
     kernel = Kernel((Factor(SE, (0, 1, 2), (0.4, 0.4, 0.8)),), 2.0)
     X = np.hstack([GRID[rng.integers(len(GRID), size=300)], rng.random((300, 1))])
     Y, z = rng.normal(size=(300, 2)), np.array([0.3])
     reference = CandidatePosterior(Posterior.build(kernel, 0.01, X, Y), GRID).at(z)
-    for owner, name, calls in (
-        (Table, "append", 1), (Table, "append", 101), (Panels, "_rows", 1), (Panels, "_rows", 2),
-        (Panels, "_diagonal_block", 2), (Panels, "_diagonal_block", 4), (Panels, "solve", 1),
-    ):  # fmt: skip
-        model = CandidatePosterior(Posterior.build(kernel, 0.01, X, Y), GRID)
-        original, left = getattr(owner, name), [calls]
+    model = CandidatePosterior(Posterior.build(kernel, 0.01, X, Y), GRID)
+    original, left = getattr(owner, name), [call]
 
-        def interrupted(*args, original=original, left=left):
-            left[0] -= 1
-            if left[0] == 0:
-                raise KeyboardInterrupt
-            return original(*args)
+    def interrupting(*args):
+        left[0] -= 1
+        if left[0] == 0:
+            raise KeyboardInterrupt
+        return original(*args)
 
-        with monkeypatch.context() as patched:
-            patched.setattr(owner, name, interrupted)
-            with pytest.raises(KeyboardInterrupt):
-                model.at(z)
-        for one, other in zip(reference, model.at(z), strict=True):
-            assert np.array_equal(one, other)
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, name, interrupting)
+        with pytest.raises(KeyboardInterrupt):
+            model.at(z)
+    for one, other in zip(reference, model.at(z), strict=True):
+        assert np.array_equal(one, other)
 
 
+@both_ways
 @pytest.mark.parametrize("noise_var", [1e-2, 1e-4, 1e-6])
 @pytest.mark.parametrize("candidates", [LINE, GRID])
 def test_a_thousand_measurements_of_few_points(noise_var, candidates) -> None:
@@ -136,8 +171,9 @@ def test_a_thousand_measurements_of_few_points(noise_var, candidates) -> None:
         check(model, np.array([0.4]))
 
 
+@both_ways
 @given(histories(), st.integers(0, 190), st.integers(1, 40))
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[fixed])
 def test_rebuilt_is_bit_identical_to_grown(history, start, every) -> None:
     kernel, noise_var, candidates, X, Y = history
     n_theta, start = candidates.shape[1], min(start, len(X))
@@ -152,6 +188,7 @@ def test_rebuilt_is_bit_identical_to_grown(history, start, every) -> None:
         assert np.array_equal(one, other)
 
 
+@both_ways
 def test_bits_do_not_depend_on_where_memory_lies() -> None:
     rng = np.random.default_rng(0)
     kernel = Kernel((Factor(SE, (0, 1, 2), (0.3, 0.4, 0.5)),), 2.0)
@@ -214,8 +251,8 @@ def test_grid_and_scattered_candidates_have_the_same_features_up_to_rotation() -
         np.testing.assert_allclose(
             features.phi @ features.phi.T, kernel.matrix(features.candidates, features.candidates), atol=1e-9
         )
-        A = rng.normal(size=(features.rank, features.rank))
-        H, mu = A @ A.T, rng.normal(size=(features.rank, 3))
+        A = rng.normal(size=(features.m, features.m))
+        H, mu = A @ A.T, rng.normal(size=(features.m, 3))
         np.testing.assert_allclose(features.sums(mu), features.phi @ mu, atol=1e-12)
         expected = np.einsum("jr,rs,js->j", features.phi, H, features.phi)
         np.testing.assert_allclose(features.quadratic_forms(H), expected, rtol=1e-11)
@@ -232,6 +269,7 @@ def test_split_multiplies_back_to_the_kernel() -> None:
     assert split(Kernel((Factor("matern-1/2", (1, 2), (0.2, 0.2)),)), 2) is None
 
 
+@both_ways
 @pytest.mark.parametrize("noise_var", [1e-4, 2.5e-3, 0.1])
 @pytest.mark.parametrize("places", [1, 12, len(GRID)])
 def test_small_features_in_single_precision_do_not_show(noise_var, places) -> None:
@@ -245,10 +283,42 @@ def test_small_features_in_single_precision_do_not_show(noise_var, places) -> No
     assert model.in_single_precision >= ENOUGH
 
 
-def test_features_come_largest_first_and_in_whole_kernels() -> None:
+def test_large_features_come_first_and_in_whole_kernels() -> None:
     kernel = Kernel((Factor(SE, (0, 1), (0.4, 0.6)),), 2.0)
     for candidates in (GRID, CLOUD):
         features = find(kernel, candidates, 1e-9, 200)
-        assert features.rank % WIDTH == 0
-        np.testing.assert_allclose((features.phi**2).max(axis=0), features.sizes, rtol=1e-12)
-        assert (np.diff(features.sizes) <= 0).all()
+        assert features.m % WIDTH == features.large % WIDTH == 0
+        sizes = (features.phi**2).max(axis=0)
+        assert 0 < features.large < features.m
+        assert sizes[: features.large].min() >= sizes[features.large :].max()
+
+
+GROUPED = [
+    (np.linspace(0.0, 1.0, 50)[:, None], SE, 0.05, 50, 450),
+    (np.linspace(0.0, 1.0, 1000)[:, None], SE, 0.05, 30, 450),
+    (GRID, "matern-5/2", 0.3, 60, 450),
+    (np.stack(np.meshgrid(np.linspace(0, 1, 40), np.linspace(0, 1, 40)), axis=-1).reshape(-1, 2), SE, 0.3, 1600, 1130),
+]
+
+
+@pytest.mark.parametrize(("candidates", "family", "scale", "places", "n"), GROUPED)
+@pytest.mark.parametrize("noise_var", [1e-4, 2.5e-3])
+def test_groups_are_used_where_parameters_repeat(candidates, family, scale, places, n, noise_var) -> None:
+    rng = np.random.default_rng(11)
+    n_theta = candidates.shape[1]
+    theta = candidates[rng.permutation(len(candidates))[:places][rng.integers(places, size=n)]]
+    off = rng.random(n) < 0.01
+    theta[off] = rng.random((off.sum(), n_theta))
+    X = np.hstack([theta, rng.random((n, 1))])
+    Y = np.sin(3.0 * X[:, :2]) + noise_var**0.5 * rng.normal(size=(n, 2))
+    factors = (Factor(family, tuple(range(n_theta)), (scale,) * n_theta), Factor(SE, (n_theta,), (0.3,)))
+    model = CandidatePosterior(Posterior.build(Kernel(factors, 2.0), noise_var, X[:100], Y[:100]), candidates)
+    for i in range(100, n):
+        if i % 90 == 0:
+            check(model, X[i, n_theta:])
+        model.add(X[i], Y[i])
+    check(model, np.array([0.4]))
+    assert model.in_groups
+    rebuilt = CandidatePosterior(Posterior.build(Kernel(factors, 2.0), noise_var, X, Y), candidates)
+    for one, other in zip(model.at(np.array([0.4])), rebuilt.at(np.array([0.4])), strict=True):
+        assert np.array_equal(one, other)

@@ -16,6 +16,9 @@ all candidates then go axis by axis, and cost next to nothing. Candidates that a
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,11 +27,17 @@ from pdcbo.kernels import Factor, Kernel
 from pdcbo.problem import Array
 
 Indices = NDArray[np.intp]
+# V' of all functions, (m, n) in one piece, or that of large features and, in single precision, that of small ones
+Parts = tuple[NDArray[Any], ...]
 
 # The shares of the tolerance that the pivots of an axis may leave, and that the dropped features may have.
 PIVOTS, DROPPED = 0.02, 0.02
 # The width of BLAS kernels: a solve with 56 right-hand sides takes less time than one with 54.
 WIDTH = 8
+# The square of a feature, relative to the tolerance, below which single precision does for it (tests).
+SMALL = 5e3
+# Fewer small features than this are solved for faster together with the others.
+ENOUGH = 24
 
 
 def split(kernel: Kernel, n: int) -> tuple[Kernel, Kernel] | None:
@@ -62,6 +71,7 @@ class Axis:
         self._C = R[:, pivots]
         self._rotation = np.linalg.eigh(R @ R.T)[1][:, ::-1].T
         self.R = self._rotation @ R
+        self._index = {point.tobytes(): j for j, point in enumerate(points)}
 
     @classmethod
     def find(cls, kernel: Kernel, points: Array, tolerance: float, limit: int) -> Axis | None:
@@ -80,54 +90,138 @@ class Axis:
             pivots.append(j)
         return cls(kernel, points, R[: len(pivots)].copy(), pivots)
 
+    def look_up(self, point: Array) -> Array:
+        """Return the features of a point of the axis, or of any other, shape (rho,)."""
+        j = self._index.get(point.tobytes())
+        return self.at(point) if j is None else self.R[:, j]
+
     def at(self, point: Array) -> Array:
-        """Return the features of any point, shape (rho,)."""
+        """Compute the features of any point, shape (rho,)."""
         row = self.kernel.matrix(self.pivots, point[None])
         features: Array = self._rotation @ lapack.dtrtrs(self._C, row, lower=0, trans=1)[0][:, 0]
         return features
 
 
-class Features:
-    """The features of a kernel on candidates that lie on one axis."""
+class Basis(ABC):
+    """m functions of theta in which k between all data and all candidates is written.
+
+    For `pdcbo.inverse` function i is a product outer_s(u) inner_t(v), u the first columns of theta and v the others.
+    """
+
+    m: int
+    large: int  # the first of them, which need double precision
+
+    def __init__(self, kernel: Kernel, candidates: Array) -> None:
+        self.kernel = kernel
+        self.candidates = candidates
+        self.diagonal = kernel.diagonal(candidates)
+        self.columns_of_u = candidates.shape[1]
+
+    @property
+    def runs(self) -> list[tuple[int, Indices]]:
+        """The functions in order: (t, s) are those with one t and some s."""
+        return [(0, np.arange(self.m))]
+
+    @abstractmethod
+    def rows(self, theta: Array) -> Array:
+        """Return the functions of points, shape (c, m)."""
+
+    def outer(self, u: Array) -> Array:
+        """Return the functions outer_s of a point: without others, all."""
+        functions: Array = self.rows(u[None])[0]
+        return functions
+
+    def inner(self, v: Array) -> Array:
+        """Return the functions inner_t of a point: without columns, 1."""
+        return np.ones(1)
+
+    @abstractmethod
+    def moments(self, parts: Parts, W: Array, prior: float) -> tuple[Array, Array]:
+        """Return mean (M, q) and variance (M,) at a context whose part of the prior variance is `prior`."""
+
+
+class Columns(Basis):
+    """The columns of the kernel at the M candidates themselves, for kernels without low rank."""
+
+    def __init__(self, kernel: Kernel, candidates: Array) -> None:
+        super().__init__(kernel, candidates)
+        self.m = self.large = len(candidates)
+
+    def rows(self, theta: Array) -> Array:
+        """Return k between points and all candidates, shape (c, M)."""
+        return self.kernel.matrix(theta, self.candidates)
+
+    def moments(self, parts: Parts, W: Array, prior: float) -> tuple[Array, Array]:
+        """Return mean (M, q) and variance (M,) at a context whose part of the prior variance is `prior`."""
+        (V,) = parts
+        variance: Array = self.diagonal * prior - np.einsum("mn,mn->m", V, V)
+        return _times_few(V, W), variance
+
+
+class Features(Basis):
+    """The features of a kernel on candidates that lie on one axis: the large ones first, then the small."""
 
     def __init__(self, kernel: Kernel, candidates: Array, tolerance: float, axis: Axis) -> None:
+        super().__init__(kernel, candidates)
         self.axis = axis
-        self._kept = self._keep(kernel, candidates, tolerance, axis.R)
+        self._kept = self._keep(tolerance, axis.R)
 
-    def _keep(self, kernel: Kernel, candidates: Array, tolerance: float, phi: Array) -> Indices:
-        """Keep the largest rows of phi, largest first, so that the others add little anywhere; return their indices."""
+    def _keep(self, tolerance: float, phi: Array) -> Indices:
+        """Keep the largest rows of phi, so that the others add little anywhere; return their indices."""
         sizes = _sizes(phi)
         order = np.argsort(sizes, kind="stable")
         sums = np.square(phi[order])
         dropped = np.searchsorted(np.cumsum(sums, axis=0, out=sums).max(axis=1), DROPPED * tolerance)
         kept = order[::-1][: whole(len(order) - int(dropped))]
-        self.kernel = kernel
-        self.candidates = candidates
+        large = whole(int(np.count_nonzero(sizes[kept] > SMALL * tolerance)))
+        self.m = len(kept)
+        self.large = large if self.m - large >= ENOUGH else self.m
+        kept = np.concatenate([np.sort(kept[: self.large]), np.sort(kept[self.large :])])
         self.tolerance = tolerance
         self.phi = np.ascontiguousarray(phi[kept].T)
-        self.sizes = sizes[kept]
         # what the features leave of k(c, c)
-        self.left = kernel.diagonal(candidates) - np.einsum("jr,jr->j", self.phi, self.phi)
+        self.left = self.diagonal - np.einsum("jr,jr->j", self.phi, self.phi)
+        self._index = {c.tobytes(): j for j, c in enumerate(self.candidates)}
         return kept
-
-    @property
-    def rank(self) -> int:
-        """The number of features r."""
-        return int(self.phi.shape[1])
 
     @property
     def pays_from(self) -> int:
         """The number of observations from which M r^2 for the quadratic forms is less than n^2 M for a full solve."""
-        return self.rank
+        return self.m
+
+    def rows(self, theta: Array) -> Array:
+        """Return the features of points, shape (c, r): those of candidates are looked up and never computed."""
+        places = [self._index.get(point.tobytes()) for point in theta]
+        return np.array([self.at(x) if j is None else self.phi[j] for x, j in zip(theta, places, strict=True)])
 
     def at(self, point: Array) -> Array:
-        """Return the features of any point, shape (r,)."""
+        """Compute the features of any point, shape (r,)."""
         return self.axis.at(point)[self._kept]
 
     def serve(self, point: Array) -> bool:
-        """Tell whether the features give the kernel between a point off the candidates and all candidates."""
+        """Tell whether the features give the kernel between a point and all candidates."""
+        if point.tobytes() in self._index:
+            return True
         error = self.kernel.matrix(point[None], self.candidates)[0] - self.phi @ self.at(point)
         return bool(np.abs(error).max() <= 4.0 * self.tolerance)
+
+    def moments(self, parts: Parts, W: Array, prior: float) -> tuple[Array, Array]:
+        """Return mean (M, q) and variance (M,) at a context whose part of the prior variance is `prior`."""
+        mu = np.concatenate([_times_few(V, W.astype(V.dtype, copy=False)) for V in parts])
+        variance = (self.diagonal - 2.0 * self.left) * prior - self.quadratic_forms(self._gram(parts))
+        return self.sums(mu), variance
+
+    def _gram(self, parts: Parts) -> Array:
+        """Return the lower triangle of V' V (r, r), what small features are part of in single precision."""
+        V = parts[0]
+        if len(parts) == 1:
+            return V @ V.T
+        v, large = parts[1], self.large
+        H = np.empty((self.m, self.m))
+        H[:large, :large] = V @ V.T
+        H[large:, :large] = v @ V.astype(np.float32).T
+        H[large:, large:] = v @ v.T
+        return H
 
     def sums(self, mu: Array) -> Array:
         """Return phi_j . mu for each candidate, shape (M, q)."""
@@ -148,17 +242,18 @@ class GridFeatures(Features):
     def __init__(
         self, kernel: Kernel, candidates: Array, tolerance: float, axes: tuple[Axis, Axis], n: int, index: Indices
     ) -> None:
+        Basis.__init__(self, kernel, candidates)
         self.axes = axes
-        sizes = product_sizes(*axes)
-        self._n = n  # columns of the first axis
-        # where each candidate stands in the product of the axes; a slice spares a copy
-        self._index = slice(None) if np.array_equal(index, np.arange(len(index))) else index
+        self.columns_of_u = n
         R1, R2 = axes[0].R, axes[1].R
+        sizes = product_sizes(*axes).T
         products = np.flatnonzero(sizes > DROPPED * tolerance / sizes.size)
-        s, t = np.divmod(products, len(R2))
+        t, s = np.divmod(products, len(R1))
         phi = (R1[s][:, :, None] * R2[t][:, None, :]).reshape(len(products), -1)[:, index]
-        kept = self._keep(kernel, candidates, tolerance, phi)
+        kept = self._keep(tolerance, phi)
         self.s, self.t = s[kept], t[kept]
+        # where each candidate stands in the product of the axes; a slice spares a copy
+        self._places = slice(None) if np.array_equal(index, np.arange(len(index))) else index
         # An entry of H below the diagonal belongs to one product of R1 with itself and one of R2 with itself.
         a, b = np.tril_indices(len(kept))
         self._entries = a * len(kept) + b
@@ -172,17 +267,32 @@ class GridFeatures(Features):
         """The number of observations from which features pay: always, since quadratic forms go axis by axis."""
         return 0
 
+    @property
+    def runs(self) -> list[tuple[int, Indices]]:
+        """The products in order: (t, s) are those with one t and some s."""
+        ends = np.flatnonzero(np.diff(self.t)) + 1
+        return [(int(t[0]), s) for t, s in zip(np.split(self.t, ends), np.split(self.s, ends), strict=True)]
+
+    def outer(self, u: Array) -> Array:
+        """Return the features of the first axis at a point, shape (rho1,)."""
+        return self.axes[0].look_up(u)
+
+    def inner(self, v: Array) -> Array:
+        """Return the features of the second axis at a point, shape (rho2,)."""
+        return self.axes[1].look_up(v)
+
     def at(self, point: Array) -> Array:
-        """Return the features of any point, shape (r,)."""
+        """Compute the features of any point, shape (r,)."""
         first, second = self.axes
-        return first.at(point[: self._n])[self.s] * second.at(point[self._n :])[self.t]
+        n = self.columns_of_u
+        return first.at(point[:n])[self.s] * second.at(point[n:])[self.t]
 
     def sums(self, mu: Array) -> Array:
         """Return phi_j . mu for each candidate, shape (M, q): one axis, then the other."""
         R1, R2 = self.axes[0].R, self.axes[1].R
         padded = np.zeros((mu.shape[1], len(R1), len(R2)))
         padded[:, self.s, self.t] = mu.T
-        return (R1.T @ padded @ R2).reshape(len(padded), -1)[:, self._index].T
+        return (R1.T @ padded @ R2).reshape(len(padded), -1)[:, self._places].T
 
     def quadratic_forms(self, H: Array) -> Array:
         """Return phi_j' H phi_j for each candidate, shape (M,); of the symmetric H the lower triangle is read.
@@ -192,7 +302,7 @@ class GridFeatures(Features):
         """
         n1, n2 = len(self._products1), len(self._products2)
         G = np.bincount(self._cells, H.take(self._entries) * self._weights, n1 * n2).reshape(n1, n2)
-        return (self._products1.T @ (G @ self._products2)).ravel()[self._index]
+        return (self._products1.T @ (G @ self._products2)).ravel()[self._places]
 
 
 def find(kernel: Kernel, candidates: Array, tolerance: float, limit: int) -> Features | None:
@@ -213,7 +323,7 @@ def find(kernel: Kernel, candidates: Array, tolerance: float, limit: int) -> Fea
         if np.count_nonzero(product_sizes(first, second) > DROPPED * tolerance) > limit:
             return None
         grid = GridFeatures(kernel, candidates, tolerance, (first, second), n, index)
-        return grid if grid.rank <= limit else None
+        return grid if grid.m <= limit else None
     axis = Axis.find(kernel, candidates, PIVOTS * tolerance, limit)
     return None if axis is None else Features(kernel, candidates, tolerance, axis)
 
@@ -244,3 +354,8 @@ def _products(R: Array, s: Indices, t: Indices) -> tuple[Array, Indices]:
     pairs, row = np.unique(np.minimum(s, t) * len(R) + np.maximum(s, t), return_inverse=True)
     low, high = np.divmod(pairs, len(R))
     return R[low] * R[high], row.ravel()
+
+
+def _times_few(V: NDArray[Any], W: NDArray[Any]) -> NDArray[Any]:
+    """Return V W for few columns W, one by one: BLAS would first copy V to multiply matrices."""
+    return np.array([V @ w for w in W.T]).T

@@ -8,6 +8,8 @@ context z. `docs/engine.md` explains with a figure what makes that cheap:
 2. Where k_theta has low rank on the candidates, r features carry all M of them (`pdcbo.features`).
 3. One triangular solve with r right-hand sides is all that grows with n^2 (`pdcbo.panels`), and small features are
    solved for in single precision: an error in V there is multiplied by the feature.
+4. Parameters repeat: with the inverse of the factor, sums over the observations of one value of a parameter come first,
+   and what is left to do with r right-hand sides is linear in n (`pdcbo.inverse`).
 
     T (n, m)   k_theta(data, candidates), m = M; or the features of the data, m = r
     s (n,)     k_z(data, z)
@@ -25,8 +27,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdcbo.features import Features, find, split, whole
+from pdcbo import lapack
+from pdcbo.features import Columns, Features, Parts, find, split
 from pdcbo.gp import BLOCK, Posterior
+from pdcbo.inverse import GroupedInverse
 from pdcbo.kernels import Kernel
 from pdcbo.panels import Panels
 from pdcbo.problem import Array
@@ -39,10 +43,6 @@ LEAST_NOISE = 3e-5
 # fewer observations than this are solved for all candidates, without a look at the rank
 FIRST = 64
 MAX_RANK = 400
-# the square of a feature, relative to the noise variance, below which single precision does for it (tests)
-SMALL = 5e-5
-# fewer small features than this are solved for faster together with the others
-ENOUGH = 24
 # families without a kink at zero distance; the others have no low rank at these tolerances
 SMOOTH = ("squared-exponential", "linear")
 
@@ -64,8 +64,8 @@ class CandidatePosterior:
         self.n_theta = self.candidates.shape[1]
         self._parts = split(posterior.kernel, self.n_theta)
         if self._parts is not None:
-            self._diagonal = self._parts[0].diagonal(self.candidates)
-            self._largest = float(self._diagonal.max(initial=0.0))
+            self._columns = Columns(self._parts[0], self.candidates)
+            self._largest = float(self._columns.diagonal.max(initial=0.0))
         # the prior variance of these has no upper end
         self._linear = any(factor.family == "linear" for factor in posterior.kernel.factors)
         self._start()
@@ -74,11 +74,11 @@ class CandidatePosterior:
         """Forget all that was made from the observations."""
         self._features: Features | None = None
         self._searched = False
-        self._index: dict[bytes, int] = {}
         self._served = 0
-        self._large = 0
-        self._uses_features = False
-        self._start_tables(len(self.candidates), 0)
+        self.in_groups = False  # whether the last solve summed within groups first
+        self._room = np.empty(0)
+        if self._parts is not None:
+            self._start_tables(self._columns)
         self._panels = Panels(self.posterior.factor, np.dtype(np.float64))
         self._small_panels = Panels(self.posterior.factor, np.dtype(np.float32))
 
@@ -90,12 +90,12 @@ class CandidatePosterior:
     @property
     def right_hand_sides(self) -> int:
         """The number of right-hand sides m of the last solve."""
-        return self._table.m + self._small.m
+        return self._basis.m if self.structured else len(self.candidates)
 
     @property
     def in_single_precision(self) -> int:
-        """How many of them are solved for in single precision."""
-        return self._small.m
+        """How many of them single precision does for."""
+        return self._basis.m - self._basis.large if self.structured else 0
 
     def add(self, x: Array, y: Array) -> None:
         """Extend by one observation."""
@@ -114,19 +114,12 @@ class CandidatePosterior:
 
     def _structured_at(self, here: Array, of_theta: Kernel, of_context: Kernel) -> tuple[Array, Array]:
         """Return what `at` does, for a product kernel and the context (1, n_z)."""
-        prior = of_context.diagonal(here)
-        noisy = self._noisy(float(prior[0]))
-        self._extend(of_theta, noisy)
+        prior = float(of_context.diagonal(here)[0])
+        noisy = self._noisy(prior)
+        self._choose_basis(of_theta, noisy)
+        self._extend()
         s = of_context.matrix(here, self.posterior.X[:, self.n_theta :])[0]
-        B = self._table.times(s)
-        V = self._panels.solve(B) if noisy else self.posterior.factor.solve(B)
-        mean = _times_few(V, self.posterior.W)
-        if self._features is None or not self._uses_features:
-            variance = self._diagonal * prior - np.einsum("nm,nm->m", V, V)
-        else:
-            mean, H = self._with_small_features(s, V, mean)
-            mean = self._features.sums(mean)
-            variance = (self._diagonal - 2.0 * self._features.left) * prior - self._features.quadratic_forms(H)
+        mean, variance = self._basis.moments(self._solve(s, noisy), self.posterior.W, prior)
         return mean, np.sqrt(np.maximum(variance, 0.0, out=variance), out=variance)
 
     def _noisy(self, prior: float) -> bool:
@@ -136,66 +129,73 @@ class CandidatePosterior:
             size = max(size, float(self.posterior.kernel.diagonal(self.posterior.X).max(initial=0.0)))
         return self.posterior.noise_var >= LEAST_NOISE * size
 
-    def _with_small_features(self, s: Array, V: Array, mean: Array) -> tuple[Array, Array]:
-        """Return V' W (r, q) and the lower triangle of V' V (r, r) of all features, given those of the large ones."""
-        large, small = self._table.m, self._small.m
-        if not small:
-            return mean, V.T @ V
-        v = self._small_panels.solve(self._small.times(s.astype(np.float32)))
-        H = np.empty((large + small, large + small))
-        H[:large, :large] = V.T @ V
-        H[large:, :large] = v.T @ V.astype(np.float32)
-        H[large:, large:] = v.T @ v
-        return np.concatenate([mean, _times_few(v, self.posterior.W.astype(np.float32))]), H
+    def _solve(self, s: Array, noisy: bool) -> Parts:
+        """Return V' of all functions, or that of large and of small features."""
+        self.in_groups = noisy and self._inverse.pays()
+        if not noisy:
+            return (self.posterior.factor.solve(self._table.times(s)).T,)
+        if self.in_groups:
+            V, large = self._solve_in_groups(s), self._basis.large
+            return (V,) if large == len(V) else (V[:large], V[large:].astype(np.float32))
+        V = self._panels.solve(self._table.times(s)).T
+        if not self._small.m:
+            return (V,)
+        return V, self._small_panels.solve(self._small.times(s.astype(np.float32))).T
 
-    def _extend(self, kernel: Kernel, noisy: bool) -> None:
-        """Bring the tables up to the observations; `kernel` is that of theta."""
+    def _solve_in_groups(self, s: Array) -> Array:
+        """Return V' (m, n), in memory that the next call reuses."""
+        factor, m, n, done = self.posterior.factor, self._basis.m, self.posterior.n, self._inverse.n
+        if self._room.size < m * n:
+            self._room = np.empty(m * n * 3 // 2)
+        V = self._room[: m * n].reshape(m, n)
+        self._inverse.times(s[:done], self.posterior.X[:, : self.n_theta], V[:, :done])
+        if done < n:
+            rest = np.hstack([self._table.rows(done), self._small.rows(done)]) * s[done:, None]
+            rest -= factor.L[done:, :done] @ V[:, :done].T
+            V[:, done:] = lapack.dtrtrs(factor.L[done:, done:], rest, lower=1)[0].T
+        return V
+
+    def _choose_basis(self, kernel: Kernel, noisy: bool) -> None:
+        """Take features where they serve and pay, and the kernel's columns elsewhere; `kernel` is that of theta."""
         n = self.posterior.n
-        theta = self.posterior.X[:, : self.n_theta]
         if n >= FIRST and noisy and not self._searched:
             self._search(kernel)
         if self._features is not None:
-            self._serve(theta)
+            self._serve(self.posterior.X[:, : self.n_theta])
+        basis: Columns | Features = self._columns
         if self._features is not None and noisy and n >= self._features.pays_from:
-            if not self._uses_features:
-                self._start_tables(self._large, self._features.rank - self._large)
-                self._uses_features = True
-        elif self._uses_features:
-            self._start_tables(len(self.candidates), 0)
-            self._uses_features = False
-        if self._features is not None and self._uses_features:
-            for i in range(self._table.n, n):
-                j = self._index.get(theta[i].tobytes())
-                phi = self._features.at(theta[i]) if j is None else self._features.phi[j]
-                self._table.append(phi[None, : self._large])
-                self._small.append(phi[None, self._large :])
-        elif self._table.n < n:
-            self._table.append(kernel.matrix(theta[self._table.n :], self.candidates))
+            basis = self._features
+        if basis is not self._basis:
+            self._start_tables(basis)
 
     def _search(self, kernel: Kernel) -> None:
         """Look for features, once."""
         self._searched = True
-        noise_var = self.posterior.noise_var
         limit = min(len(self.candidates) // 4, MAX_RANK)
         if limit > 0 and all(factor.family in SMOOTH for factor in kernel.factors):
-            self._features = find(kernel, self.candidates, TOLERANCE * noise_var, limit)
-        if self._features is not None:
-            self._index = {c.tobytes(): j for j, c in enumerate(self.candidates)}
-            rank = self._features.rank
-            large = whole(int(np.count_nonzero(self._features.sizes > SMALL * noise_var)))
-            self._large = large if rank - large >= ENOUGH else rank
+            self._features = find(kernel, self.candidates, TOLERANCE * self.posterior.noise_var, limit)
 
     def _serve(self, theta: Array) -> None:
         """Give the features up if they do not serve an observation off the candidates."""
         while self._features is not None and self._served < len(theta):
-            point = theta[self._served]
-            if point.tobytes() not in self._index and not self._features.serve(point):
+            if not self._features.serve(theta[self._served]):
                 self._features = None
             self._served += 1
 
-    def _start_tables(self, large: int, small: int) -> None:
-        self._table = Table(large, np.dtype(np.float64))
-        self._small = Table(small, np.dtype(np.float32))
+    def _extend(self) -> None:
+        """Bring the tables up to the observations."""
+        theta = self.posterior.X[:, : self.n_theta]
+        if self._table.n < len(theta):
+            rows = self._basis.rows(theta[self._table.n :])
+            self._table.append(rows[:, : self._basis.large])
+            self._small.append(rows[:, self._basis.large :])
+            self._inverse.sort(theta)
+
+    def _start_tables(self, basis: Columns | Features) -> None:
+        self._basis = basis
+        self._table = Table(basis.large, np.dtype(np.float64))
+        self._small = Table(basis.m - basis.large, np.dtype(np.float32))
+        self._inverse = GroupedInverse(self.posterior.factor, basis)
 
 
 class Table:
@@ -216,12 +216,11 @@ class Table:
         self._values[self.n : n] = rows
         self.n = n
 
+    def rows(self, first: int) -> NDArray[Any]:
+        """Return all rows from the first on."""
+        return self._values[first : self.n]
+
     def times(self, s: NDArray[Any]) -> NDArray[Any]:
         """Return the rows, each times its entry of s (n,), in memory that the next call reuses."""
         product: NDArray[Any] = np.multiply(self._values[: self.n], s[:, None], out=self._room[: self.n])
         return product
-
-
-def _times_few(V: NDArray[Any], W: NDArray[Any]) -> NDArray[Any]:
-    """Return V' W for few columns W, one by one: BLAS would first copy V to multiply matrices."""
-    return np.array([w @ V for w in W.T]).T
