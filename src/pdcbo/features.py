@@ -118,9 +118,9 @@ class Basis(ABC):
         self.columns_of_u = candidates.shape[1]
 
     @property
-    def runs(self) -> list[tuple[int, Indices]]:
-        """The functions in order: (t, s) are those with one t and some s."""
-        return [(0, np.arange(self.m))]
+    def runs(self) -> list[tuple[int, Indices, Indices]]:
+        """The functions sorted by t: each t, the s of its functions, and which these are."""
+        return [(0, np.arange(self.m), np.arange(self.m))]
 
     @abstractmethod
     def rows(self, theta: Array) -> Array:
@@ -268,10 +268,9 @@ class GridFeatures(Features):
         return 0
 
     @property
-    def runs(self) -> list[tuple[int, Indices]]:
-        """The products in order: (t, s) are those with one t and some s."""
-        ends = np.flatnonzero(np.diff(self.t)) + 1
-        return [(int(t[0]), s) for t, s in zip(np.split(self.t, ends), np.split(self.s, ends), strict=True)]
+    def runs(self) -> list[tuple[int, Indices, Indices]]:
+        """The products sorted by t: each t, the s of its products, and which these are."""
+        return [(int(t), self.s[self.t == t], np.flatnonzero(self.t == t)) for t in np.unique(self.t)]
 
     def outer(self, u: Array) -> Array:
         """Return the features of the first axis at a point, shape (rho1,)."""

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdcbo import lapack
-from pdcbo.features import Basis
+from pdcbo.features import Basis, Parts, whole
 from pdcbo.gp import BLOCK, CholeskyFactor
 from pdcbo.problem import Array
 
@@ -38,7 +38,12 @@ class GroupedInverse:
         self._factor = factor
         self._basis = basis
         self._runs = basis.runs
-        self._tau = 1 + max(t for t, _ in self._runs)
+        self._tau = 1 + max(t for t, _, _ in self._runs)
+        if self._tau > 1:
+            self._tau = whole(self._tau)
+        # where each function comes in the runs
+        self._places = np.argsort(np.concatenate([functions for _, _, functions in self._runs]))
+        self._rows = np.empty((basis.m if basis.large < basis.m else 0, STRIP))
         self._numbers: dict[bytes, int] = {}
         self._group = np.empty(0, np.intp)
         self._inner = np.empty((0, self._tau))
@@ -67,19 +72,24 @@ class GroupedInverse:
         rest = BLOCK * n * basis.m  # the solve for half a block
         return sums + 2.5 * n * g * basis.m + CALL * calls + rest < n * n * (basis.large + basis.m) / 2
 
-    def times(self, s: Array, theta: Array, out: Array) -> None:
-        """Write V' (m, n) of the sorted observations to `out`; s (n,) is what the context scales each by."""
+    def times(self, s: Array, theta: Array, parts: Parts) -> None:
+        """Write V' (m, n) of the sorted observations to its parts; s (n,) is what the context scales each by."""
         while self._end < self.n:
             self._extend(theta)
         last = self._strips[-1]
         scaled = (self._inner * s[:, None])[last.order].T
         for strip in self._strips:
             T = self._sums(strip, scaled, last.begins)
+            here = slice(strip.begin, strip.end)
+            rows = parts[0][:, here] if len(parts) == 1 else self._rows[:, : strip.end - strip.begin]
             first = 0
-            for (t, _), matrix in zip(self._runs, self._matrices, strict=True):
-                rows = out[first : first + len(matrix), strip.begin : strip.end]
-                np.matmul(matrix[:, : len(T)], T[:, t], out=rows)
+            for (t, _, _), matrix in zip(self._runs, self._matrices, strict=True):
+                np.matmul(matrix[:, : len(T)], T[:, t], out=rows[first : first + len(matrix)])
                 first += len(matrix)
+            if len(parts) == 2:
+                large = len(parts[0])
+                parts[0][:, here] = rows[self._places[:large]]
+                parts[1][:, here] = rows[self._places[large:]]
 
     def _sums(self, strip: Strip, scaled: Array, begins: list[int]) -> Array:
         """Return T (g, tau, rows of the strip), given s_j inner_t(v_j) (tau, n) sorted by group."""
@@ -119,8 +129,12 @@ class GroupedInverse:
             if self._numbers[point[:u].tobytes()] == len(self._outer):
                 self._outer.append(basis.outer(point[:u]))
         outer = np.array(self._outer).T
-        self._matrices = [outer[s] for _, s in self._runs]
-        self._inner = np.concatenate([self._inner, [basis.inner(point[u:])[: self._tau] for point in theta]])
+        self._matrices = [outer[s] for _, s, _ in self._runs]
+        inner = np.zeros((len(theta), self._tau))
+        for row, point in zip(inner, theta, strict=True):
+            values = basis.inner(point[u:])[: self._tau]
+            row[: len(values)] = values
+        self._inner = np.concatenate([self._inner, inner])
 
 
 class Strip:

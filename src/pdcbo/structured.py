@@ -76,7 +76,6 @@ class CandidatePosterior:
         self._searched = False
         self._served = 0
         self.in_groups = False  # whether the last solve summed within groups first
-        self._room = np.empty(0)
         if self._parts is not None:
             self._start_tables(self._columns)
         self._panels = Panels(self.posterior.factor, np.dtype(np.float64))
@@ -135,25 +134,25 @@ class CandidatePosterior:
         if not noisy:
             return (self.posterior.factor.solve(self._table.times(s)).T,)
         if self.in_groups:
-            V, large = self._solve_in_groups(s), self._basis.large
-            return (V,) if large == len(V) else (V[:large], V[large:].astype(np.float32))
+            return self._solve_in_groups(s)
         V = self._panels.solve(self._table.times(s)).T
         if not self._small.m:
             return (V,)
         return V, self._small_panels.solve(self._small.times(s.astype(np.float32))).T
 
-    def _solve_in_groups(self, s: Array) -> Array:
-        """Return V' (m, n), in memory that the next call reuses."""
-        factor, m, n, done = self.posterior.factor, self._basis.m, self.posterior.n, self._inverse.n
-        if self._room.size < m * n:
-            self._room = np.empty(m * n * 3 // 2)
-        V = self._room[: m * n].reshape(m, n)
-        self._inverse.times(s[:done], self.posterior.X[:, : self.n_theta], V[:, :done])
-        if done < n:
-            rest = np.hstack([self._table.rows(done), self._small.rows(done)]) * s[done:, None]
-            rest -= factor.L[done:, :done] @ V[:, :done].T
-            V[:, done:] = lapack.dtrtrs(factor.L[done:, done:], rest, lower=1)[0].T
-        return V
+    def _solve_in_groups(self, s: Array) -> Parts:
+        """Return the same, in memory that the next call reuses."""
+        L, n, done = self.posterior.factor.L, self.posterior.n, self._inverse.n
+        tables = [table for table in (self._table, self._small) if table.m]
+        parts = tuple(table.room() for table in tables)
+        self._inverse.times(s[:done], self.posterior.X[:, : self.n_theta], tuple(V[:, :done] for V in parts))
+        for V, table in zip(parts, tables, strict=True):
+            if done < n:
+                last = L[done:].astype(V.dtype, copy=False)
+                rest = table.rows(done) * s[done:, None].astype(V.dtype) - last[:, :done] @ V[:, :done].T
+                substitute = lapack.dtrtrs if V.dtype == np.float64 else lapack.strtrs
+                V[:, done:] = substitute(last[:, done:], rest, lower=1)[0].T
+        return parts
 
     def _choose_basis(self, kernel: Kernel, noisy: bool) -> None:
         """Take features where they serve and pay, and the kernel's columns elsewhere; `kernel` is that of theta."""
@@ -215,6 +214,10 @@ class Table:
             self._values, self._room = values, np.empty_like(values)
         self._values[self.n : n] = rows
         self.n = n
+
+    def room(self) -> NDArray[Any]:
+        """Return memory for the transpose, (m, n), which `times` and the next call reuse."""
+        return self._room.reshape(-1)[: self.m * self.n].reshape(self.m, self.n)
 
     def rows(self, first: int) -> NDArray[Any]:
         """Return all rows from the first on."""
