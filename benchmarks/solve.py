@@ -44,23 +44,24 @@ def ways(name: str, n: int) -> tuple[int, list[Callable[[], object]]]:
     basis: Basis | None = find(parts[0], setting.candidates, TOLERANCE * setting.noise_var, MAX_RANK)
     if basis is None or len(setting.candidates) == basis.m:
         basis = Columns(parts[0], setting.candidates)
-    basis.large = basis.m
     factor = Posterior.build(setting.kernel, setting.noise_var, X, Y[:, :1]).factor
     theta = X[:, :n_theta]
     s = parts[1].matrix(X[:1, n_theta:], X[:, n_theta:])[0]
     B = basis.rows(theta) * s[:, None]
     columns, rows, half = np.asfortranarray(B), B.copy(), np.ascontiguousarray(factor.L[: n // 2])
     panels, inverse, out = Panels(factor, np.dtype(np.float64)), GroupedInverse(factor, basis), np.empty((basis.m, n))
+    large = basis.large
+    both = (out,) if large == basis.m else (out[:large], out[large:])
     inverse.sort(theta)
 
     def in_panels() -> None:
         np.copyto(rows, B)  # which the solve overwrites; LAPACK's copies too
         panels.solve(rows)
 
-    inverse.times(s, theta, (out,))
+    inverse.times(s, theta, both)
     assert np.allclose(out.T, factor.solve(columns), rtol=0, atol=1e-10)
     return basis.m, [
-        lambda: factor.solve(columns), in_panels, lambda: inverse.times(s, theta, (out,)), lambda: half @ B,
+        lambda: factor.solve(columns), in_panels, lambda: inverse.times(s, theta, both), lambda: half @ B,
     ]  # fmt: skip
 
 
