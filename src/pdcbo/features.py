@@ -181,6 +181,7 @@ class Features(Basis):
         self.phi = np.ascontiguousarray(phi[kept].T)
         # what the features leave of k(c, c)
         self.left = self.diagonal - np.einsum("jr,jr->j", self.phi, self.phi)
+        self._upper = self.diagonal - 2.0 * self.left
         self._index = {c.tobytes(): j for j, c in enumerate(self.candidates)}
         return kept
 
@@ -208,7 +209,7 @@ class Features(Basis):
     def moments(self, parts: Parts, W: Array, prior: float) -> tuple[Array, Array]:
         """Return mean (M, q) and variance (M,) at a context whose part of the prior variance is `prior`."""
         mu = np.concatenate([_times_few(V, W.astype(V.dtype, copy=False)) for V in parts])
-        variance = (self.diagonal - 2.0 * self.left) * prior - self.quadratic_forms(self._gram(parts))
+        variance = self._upper * prior - self.quadratic_forms(self._gram(parts))
         return self.sums(mu), variance
 
     def _gram(self, parts: Parts) -> Array:
