@@ -97,16 +97,47 @@ def test_equals_the_plain_posterior(history, place) -> None:
 
 
 @both_ways
-@pytest.mark.parametrize("candidates", [LINE, FEW])
+@pytest.mark.parametrize("candidates", [LINE, FEW, GRID])
 @pytest.mark.parametrize("family", ["linear", SE])
-def test_contexts_of_a_linear_kernel_may_be_large(candidates, family) -> None:
+@pytest.mark.parametrize(("noise_var", "scale"), [(1e-4, 0.01), (0.1, 0.03), (0.1, 0.01), (10.0, 0.003)])
+def test_contexts_of_a_linear_kernel_may_be_large(candidates, family, noise_var, scale) -> None:
     rng = np.random.default_rng(9)
+    d = candidates.shape[1]
     X = np.hstack([candidates[rng.integers(len(candidates), size=300)], rng.random((300, 1))])
-    Y = np.sin(3.0 * X) + 0.01 * rng.normal(size=(300, 2))
-    kernel = Kernel((Factor(family, (0,), (0.3,)), Factor("linear", (1,), (0.01,))))
-    model = CandidatePosterior(Posterior.build(kernel, 1e-4, X, Y), candidates)
-    for z in (0.0, 0.3, 1.0, 5.0):
+    Y = np.sin(3.0 * X[:, :2]) + noise_var**0.5 * rng.normal(size=(300, 2))
+    kernel = Kernel((Factor(family, tuple(range(d)), (0.3,) * d), Factor("linear", (d,), (scale,))))
+    model = CandidatePosterior(Posterior.build(kernel, noise_var, X, Y), candidates)
+    for z in (0.0, 0.3, 0.5, 1.0, 5.0):
         check(model, np.array([z]))
+
+
+@both_ways
+def test_contexts_may_come_and_go_for_which_features_do_not_serve() -> None:
+    rng = np.random.default_rng(15)
+    kernel = Kernel((Factor(SE, (0, 1), (0.4, 0.5)), Factor("linear", (2,), (0.2,))))
+    X = np.hstack([GRID[rng.integers(len(GRID), size=300)], rng.random((300, 1))])
+    Y = rng.normal(size=(300, 1))
+    model = CandidatePosterior(Posterior.build(kernel, 0.1, X[:200], Y[:200]), GRID)
+    sides = set()
+    for i in range(200, 300):
+        check(model, np.array([0.5 if i % 3 else 3.0]))
+        sides.add(model.right_hand_sides)
+        model.add(X[i], Y[i])
+    assert min(sides) < max(sides) == len(GRID)
+    rebuilt = CandidatePosterior(Posterior.build(kernel, 0.1, X, Y), GRID)
+    for z in (0.5, 3.0):
+        for one, other in zip(model.at(np.array([z])), rebuilt.at(np.array([z])), strict=True):
+            assert np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("candidates", [LINE, GRID])
+@pytest.mark.parametrize("variance", [1e-6, 1e-9, 1e-12])
+def test_noise_may_be_far_above_the_prior_variance(candidates, variance) -> None:
+    rng = np.random.default_rng(16)
+    d = candidates.shape[1]
+    X = np.hstack([candidates[rng.integers(len(candidates), size=200)], rng.random((200, 1))])
+    kernel = Kernel((Factor(SE, tuple(range(d + 1)), (0.4,) * (d + 1)),), variance)
+    check(CandidatePosterior(Posterior.build(kernel, 1.0, X, rng.normal(size=(200, 1))), candidates), np.array([0.3]))
 
 
 @pytest.mark.parametrize(
@@ -297,6 +328,7 @@ GROUPED = [
     (np.linspace(0.0, 1.0, 50)[:, None], SE, 0.05, 50, 450),
     (np.linspace(0.0, 1.0, 1000)[:, None], SE, 0.05, 30, 450),
     (GRID, "matern-5/2", 0.3, 60, 450),
+    (np.stack(np.meshgrid(*[np.linspace(-0.0, 1, 8)] * 3, indexing="ij"), axis=-1).reshape(-1, 3), SE, 0.5, 30, 700),
     (np.stack(np.meshgrid(np.linspace(0, 1, 40), np.linspace(0, 1, 40)), axis=-1).reshape(-1, 2), SE, 0.3, 1600, 1130),
 ]
 
@@ -316,7 +348,7 @@ def test_groups_are_used_where_parameters_repeat(candidates, family, scale, plac
     for i in range(100, n):
         if i % 90 == 0:
             check(model, X[i, n_theta:])
-        model.add(X[i], Y[i])
+        (model if i % 2 else model.posterior).add(X[i], Y[i])
     check(model, np.array([0.4]))
     assert model.in_groups
     rebuilt = CandidatePosterior(Posterior.build(Kernel(factors, 2.0), noise_var, X, Y), candidates)

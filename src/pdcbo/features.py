@@ -10,7 +10,7 @@ Candidates on a grid are the product of two axes, and their features products of
 of which only those r are kept that matter: what the dropped ones could add anywhere is below the tolerance. Sums over
 all candidates then go axis by axis, and cost next to nothing. Candidates that are no grid lie on one axis.
 
-    R (rho, m)   features on the m points of an axis     pairs (s, t) (r,)   the products that are kept, largest first
+    R (rho, m)   features on the m points of an axis     pairs (s, t) (r,)   the products that are kept, by size and t
     mu (r, q)    weights of q functions                  H (r, r)            a quadratic form, its lower triangle
 """
 
@@ -105,7 +105,8 @@ class Axis:
 class Basis(ABC):
     """m functions of theta in which k between all data and all candidates is written.
 
-    For `pdcbo.inverse` function i is a product outer_s(u) inner_t(v), u the first columns of theta and v the others.
+    For `pdcbo.inverse` each is a product outer_a(u) inner_t(v), u the first columns of theta and v the others. Where
+    all functions are large they are sorted by t.
     """
 
     m: int
@@ -119,7 +120,7 @@ class Basis(ABC):
 
     @property
     def runs(self) -> list[tuple[int, Indices, Indices]]:
-        """The functions sorted by t: each t, the s of its functions, and which these are."""
+        """The functions sorted by t: each t, the a of its functions, and which these are."""
         return [(0, np.arange(self.m), np.arange(self.m))]
 
     @abstractmethod
@@ -127,12 +128,12 @@ class Basis(ABC):
         """Return the functions of points, shape (c, m)."""
 
     def outer(self, u: Array) -> Array:
-        """Return the functions outer_s of a point: without others, all."""
+        """Return the functions outer_a of a point; by default u is all of theta, and these are all functions."""
         functions: Array = self.rows(u[None])[0]
         return functions
 
     def inner(self, v: Array) -> Array:
-        """Return the functions inner_t of a point: without columns, 1."""
+        """Return the functions inner_t of a point; by default v is empty, and there is the constant 1."""
         return np.ones(1)
 
     @abstractmethod
@@ -167,7 +168,7 @@ class Features(Basis):
         self._kept = self._keep(tolerance, axis.R)
 
     def _keep(self, tolerance: float, phi: Array) -> Indices:
-        """Keep the largest rows of phi, so that the others add little anywhere; return their indices."""
+        """Keep the largest rows of phi, so that the others add little anywhere; return which, in their order."""
         sizes = _sizes(phi)
         order = np.argsort(sizes, kind="stable")
         sums = np.square(phi[order])
@@ -179,9 +180,8 @@ class Features(Basis):
         kept = np.concatenate([np.sort(kept[: self.large]), np.sort(kept[self.large :])])
         self.tolerance = tolerance
         self.phi = np.ascontiguousarray(phi[kept].T)
-        # what the features leave of k(c, c)
-        self.left = self.diagonal - np.einsum("jr,jr->j", self.phi, self.phi)
-        self._upper = self.diagonal - 2.0 * self.left
+        # k(c, c) without twice what the features leave of it
+        self._upper = 2.0 * np.einsum("jr,jr->j", self.phi, self.phi) - self.diagonal
         self._index = {c.tobytes(): j for j, c in enumerate(self.candidates)}
         return kept
 

@@ -2,7 +2,8 @@
 
 The right-hand sides of `pdcbo.structured` are rows of functions of theta, scaled by the context's part of the kernel,
 and on a set of candidates the same values of theta come again and again. Let u be the columns of theta by which
-observations are grouped, v the others, and function (a, t) the product outer_a(u) inner_t(v). With S = L^-1
+observations are grouped, v the others, and function (a, t) the product outer_a(u) inner_t(v). With S = L^-1, and s the
+context's part of the kernel,
 
     T_kt = sum over j in group k of S_j s_j inner_t(v_j)        S_j: column j of S
     V_at = sum over k of outer_a(u_k) T_kt
@@ -26,9 +27,9 @@ from pdcbo.gp import BLOCK, CholeskyFactor
 from pdcbo.problem import Array
 
 STRIP = 8 * BLOCK
-# What a column of S costs beside its products, since BLAS copies matrices to multiply them, and what a product costs
-# beside its operations; both in operations of a solve, as measured.
-COPYING, CALL = 16, 6e4
+# What the steps take, in operations of a solve, as measured: for each entry of S and for each entry that BLAS copies to
+# multiply matrices, for each operation of the sums over groups, and for each call.
+SUM, COPY, COMBINE, CALL = 3, 16, 1.25, 6e4
 
 
 class GroupedInverse:
@@ -41,13 +42,14 @@ class GroupedInverse:
         self._tau = 1 + max(t for t, _, _ in self._runs)
         if self._tau > 1:
             self._tau = whole(self._tau)
-        # where each function comes in the runs
-        self._places = np.argsort(np.concatenate([functions for _, _, functions in self._runs]))
+        # where each function comes in the runs; without small features, where it is
+        self._ranks = np.argsort(np.concatenate([functions for _, _, functions in self._runs]))
         self._rows = np.empty((basis.m if basis.large < basis.m else 0, STRIP))
         self._numbers: dict[bytes, int] = {}
         self._group = np.empty(0, np.intp)
         self._inner = np.empty((0, self._tau))
         self._outer: list[Array] = []
+        self._matrices: list[Array] = []  # for each run, outer_a(u_k), (functions, g)
         self._strips: list[Strip] = []
         self._room = np.empty(0)
 
@@ -67,13 +69,14 @@ class GroupedInverse:
     def pays(self) -> bool:
         """Tell whether groups take less time than a solve with all right-hand sides, counted in its operations."""
         n, g, basis = self.n, len(self._numbers), self._basis
-        sums = n * n * (3 if self._tau == 1 else 2 * self._tau + COPYING)
-        calls = (g + len(self._runs)) * -(-n // STRIP)
+        sums = n * n * (SUM if self._tau == 1 else 2 * self._tau + COPY)
+        combinations = COMBINE * 2 * n * g * basis.m
+        calls = CALL * (g + len(self._runs)) * -(-n // STRIP)
         rest = BLOCK * n * basis.m  # the solve for half a block
-        return sums + 2.5 * n * g * basis.m + CALL * calls + rest < n * n * (basis.large + basis.m) / 2
+        return sums + combinations + calls + rest < n * n * (basis.large + basis.m) / 2
 
     def times(self, s: Array, theta: Array, parts: Parts) -> None:
-        """Write V' (m, n) of the sorted observations to its parts; s (n,) is what the context scales each by."""
+        """Write V' (m, n) of the sorted observations, of which there are some, to its parts; s (n,), theta (n, .)."""
         while self._end < self.n:
             self._extend(theta)
         last = self._strips[-1]
@@ -88,8 +91,8 @@ class GroupedInverse:
                 first += len(matrix)
             if len(parts) == 2:
                 large = len(parts[0])
-                parts[0][:, here] = rows[self._places[:large]]
-                parts[1][:, here] = rows[self._places[large:]]
+                parts[0][:, here] = rows[self._ranks[:large]]
+                parts[1][:, here] = rows[self._ranks[large:]]
 
     def _sums(self, strip: Strip, scaled: Array, begins: list[int]) -> Array:
         """Return T (g, tau, rows of the strip), given s_j inner_t(v_j) (tau, n) sorted by group."""
@@ -113,14 +116,14 @@ class GroupedInverse:
         e = b + BLOCK
         self._compute_functions(theta[b:e])
         L = self._factor.L[b:e]
-        rows = np.zeros((e, BLOCK))
+        columns = np.zeros((e, BLOCK))
         for strip in self._strips:
-            rows[strip.order] -= strip.U @ L[:, strip.begin : strip.end].T
-        rows[b:] = np.eye(BLOCK)
-        rows = lapack.dtrtrs(L[:, b:e], rows.T, lower=1)[0].T
+            columns[strip.order] -= strip.U @ L[:, strip.begin : strip.end].T
+        columns[b:] = np.eye(BLOCK)
+        columns = lapack.dtrtrs(L[:, b:e], columns.T, lower=1)[0].T
         if b % STRIP == 0:
             self._strips.append(Strip(b))
-        self._strips[-1].append(rows, self._group[:e])
+        self._strips[-1].append(columns, self._group[:e])
 
     def _compute_functions(self, theta: Array) -> None:
         """Compute the inner functions of more observations, and the outer ones of groups that begin with them."""
@@ -129,7 +132,7 @@ class GroupedInverse:
             if self._numbers[point[:u].tobytes()] == len(self._outer):
                 self._outer.append(basis.outer(point[:u]))
         outer = np.array(self._outer).T
-        self._matrices = [outer[s] for _, s, _ in self._runs]
+        self._matrices = [outer[a] for _, a, _ in self._runs]
         inner = np.zeros((len(theta), self._tau))
         for row, point in zip(inner, theta, strict=True):
             values = basis.inner(point[u:])[: self._tau]
@@ -144,6 +147,8 @@ class Strip:
         self.begin = self.end = begin
         self.order = np.empty(0, np.intp)
         self.U = np.empty((0, 0))
+        self.counts: list[int] = []  # of columns in each group
+        self.begins: list[int] = []  # where each group begins
 
     def append(self, columns: Array, group: NDArray[np.intp]) -> None:
         """Add rows of S, given their columns (n, c), to the strip; group (n,) is that of each column."""
@@ -158,5 +163,5 @@ class Strip:
             U[~old, :width] = 0.0
         self.U = U
         counts = np.bincount(group)
-        self.counts: list[int] = counts.tolist()
-        self.begins: list[int] = (np.cumsum(counts) - counts).tolist()
+        self.counts = counts.tolist()
+        self.begins = (np.cumsum(counts) - counts).tolist()

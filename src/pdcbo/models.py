@@ -116,15 +116,15 @@ class Models:
                 rows.append(index)
                 if len(rows) > MOST_ROWS:
                     self._forget(i)
-        if self._groups is not None:
-            if missing and any(missing.intersection(g) and not missing.issuperset(g) for g, _ in self._groups):
-                self._groups = None
-            else:
-                for group, posterior in self._groups:
-                    if group[0] not in missing:
-                        posterior.add(x, np.array([self.hyper[i].standardise(x, values[i]) for i in group]))
-                        if self.learns:
-                            self._notice(group, posterior.posterior)
+        groups, self._groups = self._groups, None  # where an interrupt ends it here, they are built again
+        split = groups and any(missing.intersection(g) and not missing.issuperset(g) for g, _ in groups)
+        if groups is not None and not split:
+            for group, posterior in groups:
+                if group[0] not in missing:
+                    posterior.add(x, np.array([self.hyper[i].standardise(x, values[i]) for i in group]))
+                    if self.learns:
+                        self._notice(group, posterior.posterior)
+            self._groups = groups
         if self.learns:
             self._refit()
         return index

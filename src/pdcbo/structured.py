@@ -35,11 +35,14 @@ from pdcbo.kernels import Kernel
 from pdcbo.panels import Panels
 from pdcbo.problem import Array
 
-# what features may leave of the kernel, relative to the noise variance: keeps 1e-7 in std and 1e-8 in the mean (tests)
+# what features may leave of the kernel, relative to the noise variance or, where that is less, to the prior variance:
+# keeps 1e-7 in std and 1e-8 in the mean (tests)
 TOLERANCE = 1e-8
 # noise variance, relative to the prior variance, below which rounding in the features' quadratic forms, and sums in
 # another order than the plain posterior's, would show
 LEAST_NOISE = 3e-5
+# the context's part of the variance up to which features are used; it is 1 but for linear kernels
+ORDINARY = 16.0
 # fewer observations than this are solved for all candidates, without a look at the rank
 FIRST = 64
 MAX_RANK = 400
@@ -68,6 +71,7 @@ class CandidatePosterior:
             self._largest = float(self._columns.diagonal.max(initial=0.0))
         # the prior variance of these has no upper end
         self._linear = any(factor.family == "linear" for factor in posterior.kernel.factors)
+        self._half_done = False
         self._start()
 
     def _start(self) -> None:
@@ -105,17 +109,18 @@ class CandidatePosterior:
         if self._parts is None:
             contexts = np.broadcast_to(z, (len(self.candidates), len(z)))
             return self.posterior.predict(np.hstack([self.candidates, contexts]))
-        try:
-            return self._structured_at(np.asarray(z, dtype=float)[None], *self._parts)
-        except BaseException:  # an interrupt may leave the tables half extended
+        if self._half_done:
             self._start()
-            raise
+        self._half_done = True  # where an interrupt ends it here
+        answer = self._structured_at(np.asarray(z, dtype=float)[None], *self._parts)
+        self._half_done = False
+        return answer
 
     def _structured_at(self, here: Array, of_theta: Kernel, of_context: Kernel) -> tuple[Array, Array]:
         """Return what `at` does, for a product kernel and the context (1, n_z)."""
         prior = float(of_context.diagonal(here)[0])
         noisy = self._noisy(prior)
-        self._choose_basis(of_theta, noisy)
+        self._choose_basis(of_theta, noisy and self._ordinary(prior, of_context))
         self._extend()
         s = of_context.matrix(here, self.posterior.X[:, self.n_theta :])[0]
         mean, variance = self._basis.moments(self._solve(s, noisy), self.posterior.W, prior)
@@ -128,8 +133,14 @@ class CandidatePosterior:
             size = max(size, float(self.posterior.kernel.diagonal(self.posterior.X).max(initial=0.0)))
         return self.posterior.noise_var >= LEAST_NOISE * size
 
+    def _ordinary(self, prior: float, of_context: Kernel) -> bool:
+        """Tell whether the context's part of the variance, here and in the data, is what tolerances were set for."""
+        if not self._linear:
+            return True
+        return max(prior, float(of_context.diagonal(self.posterior.X[:, self.n_theta :]).max(initial=0.0))) <= ORDINARY
+
     def _solve(self, s: Array, noisy: bool) -> Parts:
-        """Return V' of all functions, or that of large and of small features."""
+        """Return V' of all functions, or that of large and of small features, in memory that the next call reuses."""
         self.in_groups = noisy and self._inverse.pays()
         if not noisy:
             return (self.posterior.factor.solve(self._table.times(s)).T,)
@@ -141,9 +152,9 @@ class CandidatePosterior:
         return V, self._small_panels.solve(self._small.times(s.astype(np.float32))).T
 
     def _solve_in_groups(self, s: Array) -> Parts:
-        """Return the same, in memory that the next call reuses."""
+        """Return the same."""
         L, n, done = self.posterior.factor.L, self.posterior.n, self._inverse.n
-        tables = [table for table in (self._table, self._small) if table.m]
+        tables = (self._table, self._small) if self._small.m else (self._table,)
         parts = tuple(table.room() for table in tables)
         self._inverse.times(s[:done], self.posterior.X[:, : self.n_theta], tuple(V[:, :done] for V in parts))
         for V, table in zip(parts, tables, strict=True):
@@ -154,15 +165,15 @@ class CandidatePosterior:
                 V[:, done:] = substitute(last[:, done:], rest, lower=1)[0].T
         return parts
 
-    def _choose_basis(self, kernel: Kernel, noisy: bool) -> None:
-        """Take features where they serve and pay, and the kernel's columns elsewhere; `kernel` is that of theta."""
+    def _choose_basis(self, kernel: Kernel, accurate: bool) -> None:
+        """Take features where they are accurate, serve and pay, and the columns of the kernel of theta elsewhere."""
         n = self.posterior.n
-        if n >= FIRST and noisy and not self._searched:
+        if n >= FIRST and accurate and not self._searched:
             self._search(kernel)
         if self._features is not None:
             self._serve(self.posterior.X[:, : self.n_theta])
         basis: Columns | Features = self._columns
-        if self._features is not None and noisy and n >= self._features.pays_from:
+        if self._features is not None and accurate and n >= self._features.pays_from:
             basis = self._features
         if basis is not self._basis:
             self._start_tables(basis)
@@ -172,7 +183,10 @@ class CandidatePosterior:
         self._searched = True
         limit = min(len(self.candidates) // 4, MAX_RANK)
         if limit > 0 and all(factor.family in SMOOTH for factor in kernel.factors):
-            self._features = find(kernel, self.candidates, TOLERANCE * self.posterior.noise_var, limit)
+            size = min(self.posterior.noise_var, self._largest)
+            if self._linear:
+                size /= ORDINARY
+            self._features = find(kernel, self.candidates, TOLERANCE * size, limit)
 
     def _serve(self, theta: Array) -> None:
         """Give the features up if they do not serve an observation off the candidates."""
