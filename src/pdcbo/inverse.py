@@ -27,8 +27,8 @@ from pdcbo.gp import BLOCK, CholeskyFactor
 from pdcbo.problem import Array
 
 STRIP = 8 * BLOCK
-# What the steps take, in operations of a solve, as measured: for each entry of S and for each entry that BLAS copies to
-# multiply matrices, for each operation of the sums over groups, and for each call.
+# Measured costs, in operations of a solve: of an entry of S with one inner function; what BLAS adds to it where it
+# multiplies matrices, which it copies first; of an operation of the sums over groups; of a call.
 SUM, COPY, COMBINE, CALL = 3, 16, 1.25, 6e4
 
 
