@@ -11,6 +11,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from pdcbo import PDCBO, Constraint, Integer, Model, Problem, Real
+from pdcbo.gp import BLOCK, Posterior
 from pdcbo.models import Models
 from pdcbo.problem import Array
 
@@ -332,3 +333,22 @@ def test_small_changes_of_large_values_are_seen(offset: float) -> None:
         values.append(float(s.parameters["x"]))
         tuner.tell(s, 1.0 - values[-1], {"g": offset + values[-1] + 0.01 * rng.normal()})
     assert 0.3 < np.mean(values) <= 0.405
+
+
+def test_an_interrupt_while_it_learns_leaves_no_wrong_posterior(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupting(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    X, Y = data(BLOCK)
+    models, whole = Models(PROBLEM, GIVEN), Models(PROBLEM, GIVEN)
+    for x, y in zip(X[:-1], Y[:-1], strict=True):
+        models.add(x, y)
+        models.predict(X[:1])
+    with monkeypatch.context() as patched:
+        patched.setattr(Posterior, "_solve_targets", interrupting)  # with the last row of a block
+        with pytest.raises(KeyboardInterrupt):
+            models.add(X[-1], Y[-1])
+    for x, y in zip(X, Y, strict=True):
+        whole.add(x, y)
+    for one, other in zip(models.predict(X[:5]), whole.predict(X[:5]), strict=True):
+        assert np.array_equal(one, other)

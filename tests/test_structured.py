@@ -163,6 +163,25 @@ def test_after_an_interrupt_it_starts_groups_anew(monkeypatch, owner, name, call
     interrupted(monkeypatch, owner, name, call)
 
 
+def test_an_interrupt_while_it_starts_anew_leaves_nothing_half_done(monkeypatch) -> None:
+    def interrupting(*args):
+        raise KeyboardInterrupt
+
+    rng = np.random.default_rng(17)
+    kernel = Kernel((Factor("matern-5/2", (0, 1), (0.4, 0.4)), Factor(SE, (2,), (0.8,))))
+    X = np.hstack([GRID[rng.integers(9, size=300)], rng.random((300, 1))])
+    Y, z = rng.normal(size=(300, 1)), np.array([0.3])
+    reference = CandidatePosterior(Posterior.build(kernel, 0.01, X, Y), GRID).at(z)
+    model = CandidatePosterior(Posterior.build(kernel, 0.01, X, Y), GRID)
+    for owner, name in ((Strip, "append"), (GroupedInverse, "__init__"), (CandidatePosterior, "_start_tables")):
+        with monkeypatch.context() as patched:
+            patched.setattr(owner, name, interrupting)
+            with pytest.raises(KeyboardInterrupt):
+                model.at(z)
+    for one, other in zip(reference, model.at(z), strict=True):
+        assert np.array_equal(one, other)
+
+
 def interrupted(monkeypatch, owner: type, name: str, call: int) -> None:
     """Check that a call which is interrupted leaves nothing half done behind."""
     rng = np.random.default_rng(10)
