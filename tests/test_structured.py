@@ -148,7 +148,7 @@ def test_noise_may_be_far_above_the_prior_variance(candidates, variance) -> None
     ],
 )  # fmt: skip
 def test_after_an_interrupt_it_starts_anew(monkeypatch, owner, name, call) -> None:
-    interrupted(monkeypatch, owner, name, call)
+    interrupted(monkeypatch, (owner, name, call))
 
 
 @pytest.mark.parametrize(
@@ -160,48 +160,36 @@ def test_after_an_interrupt_it_starts_anew(monkeypatch, owner, name, call) -> No
 )  # fmt: skip
 def test_after_an_interrupt_it_starts_groups_anew(monkeypatch, owner, name, call) -> None:
     monkeypatch.setattr(GroupedInverse, "pays", lambda self: self.n > 0)
-    interrupted(monkeypatch, owner, name, call)
+    interrupted(monkeypatch, (owner, name, call))
 
 
 def test_an_interrupt_while_it_starts_anew_leaves_nothing_half_done(monkeypatch) -> None:
-    def interrupting(*args):
-        raise KeyboardInterrupt
-
-    rng = np.random.default_rng(17)
-    kernel = Kernel((Factor("matern-5/2", (0, 1), (0.4, 0.4)), Factor(SE, (2,), (0.8,))))
-    X = np.hstack([GRID[rng.integers(9, size=300)], rng.random((300, 1))])
-    Y, z = rng.normal(size=(300, 1)), np.array([0.3])
-    reference = CandidatePosterior(Posterior.build(kernel, 0.01, X, Y), GRID).at(z)
-    model = CandidatePosterior(Posterior.build(kernel, 0.01, X, Y), GRID)
-    for owner, name in ((Strip, "append"), (GroupedInverse, "__init__"), (CandidatePosterior, "_start_tables")):
-        with monkeypatch.context() as patched:
-            patched.setattr(owner, name, interrupting)
-            with pytest.raises(KeyboardInterrupt):
-                model.at(z)
-    for one, other in zip(reference, model.at(z), strict=True):
-        assert np.array_equal(one, other)
+    monkeypatch.setattr(GroupedInverse, "pays", lambda self: self.n > 0)
+    places = ((Strip, "append", 1), (GroupedInverse, "__init__", 1), (CandidatePosterior, "_start_tables", 1))
+    interrupted(monkeypatch, *places, family="matern-5/2")  # the basis is the same from the first observation on
 
 
-def interrupted(monkeypatch, owner: type, name: str, call: int) -> None:
-    """Check that a call which is interrupted leaves nothing half done behind."""
+def interrupted(monkeypatch, *places: tuple[type, str, int], family: str = SE) -> None:
+    """Check that calls, each of which is interrupted at one place, leave nothing half done behind."""
     rng = np.random.default_rng(10)
-    kernel = Kernel((Factor(SE, (0, 1, 2), (0.4, 0.4, 0.8)),), 2.0)
+    kernel = Kernel((Factor(family, (0, 1), (0.4, 0.4)), Factor(SE, (2,), (0.8,))), 2.0)
     X = np.hstack([GRID[rng.integers(len(GRID), size=300)], rng.random((300, 1))])
     Y, z = rng.normal(size=(300, 2)), np.array([0.3])
     reference = CandidatePosterior(Posterior.build(kernel, 0.01, X, Y), GRID).at(z)
     model = CandidatePosterior(Posterior.build(kernel, 0.01, X, Y), GRID)
-    original, left = getattr(owner, name), [call]
+    for owner, name, call in places:
+        original, left = getattr(owner, name), [call]
 
-    def interrupting(*args):
-        left[0] -= 1
-        if left[0] == 0:
-            raise KeyboardInterrupt
-        return original(*args)
+        def interrupting(*args, original=original, left=left):
+            left[0] -= 1
+            if left[0] == 0:
+                raise KeyboardInterrupt
+            return original(*args)
 
-    with monkeypatch.context() as patched:
-        patched.setattr(owner, name, interrupting)
-        with pytest.raises(KeyboardInterrupt):
-            model.at(z)
+        with monkeypatch.context() as patched:
+            patched.setattr(owner, name, interrupting)
+            with pytest.raises(KeyboardInterrupt):
+                model.at(z)
     for one, other in zip(reference, model.at(z), strict=True):
         assert np.array_equal(one, other)
 
