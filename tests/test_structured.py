@@ -1,11 +1,13 @@
 """The structured posterior over candidates against the plain one, and its independence of how it came about."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pdcbo.features import ENOUGH, WIDTH, GridFeatures, find, split
+from pdcbo.features import ENOUGH, SPARED, WIDTH, GridFeatures, find, split
 from pdcbo.gp import Posterior
 from pdcbo.inverse import GroupedInverse, Strip
 from pdcbo.kernels import Factor, Kernel
@@ -19,14 +21,16 @@ CLOUD = np.random.default_rng(5).random((300, 2))
 FEW = np.linspace(0.0, 1.0, 11)[:, None]
 
 
-@pytest.fixture(params=["by its own choice", "always in groups"])
-def _both_ways(request, monkeypatch) -> None:
-    """Solve as `CandidatePosterior` decides, and in groups from the first full block on."""
+@pytest.fixture(params=["by its own choice", "always in groups", "the coarsest level first"])
+def _all_ways(request, monkeypatch) -> None:
+    """Solve as `CandidatePosterior` decides, in groups from the first full block on, and with few features first."""
     if request.param == "always in groups":
-        monkeypatch.setattr(GroupedInverse, "pays", lambda self: self.n > 0)
+        monkeypatch.setattr(GroupedInverse, "pays", lambda self, work: self.n > 0)
+    if request.param == "the coarsest level first":
+        monkeypatch.setattr(CandidatePosterior, "_recent_variance", lambda self: np.inf)
 
 
-both_ways = pytest.mark.usefixtures("_both_ways")
+all_ways = pytest.mark.usefixtures("_all_ways")
 fixed = HealthCheck.function_scoped_fixture  # the fixture is the same for all examples, which is what is wanted
 
 
@@ -84,7 +88,7 @@ def histories(draw: st.DrawFn) -> tuple[Kernel, float, np.ndarray, np.ndarray, n
     return Kernel(tuple(factors), draw(st.sampled_from([1.0, 2.0]))), noise_var, candidates, X, Y
 
 
-@both_ways
+@all_ways
 @given(histories(), st.floats(-0.5, 1.5))
 @settings(max_examples=120, deadline=None, derandomize=True, suppress_health_check=[fixed])
 def test_equals_the_plain_posterior(history, place) -> None:
@@ -96,7 +100,7 @@ def test_equals_the_plain_posterior(history, place) -> None:
         check(model, X[0, candidates.shape[1] :])
 
 
-@both_ways
+@all_ways
 @pytest.mark.parametrize("candidates", [LINE, FEW, GRID])
 @pytest.mark.parametrize("family", ["linear", SE])
 @pytest.mark.parametrize(("noise_var", "scale"), [(1e-4, 0.01), (0.1, 0.03), (0.1, 0.01), (10.0, 0.003)])
@@ -111,7 +115,7 @@ def test_contexts_of_a_linear_kernel_may_be_large(candidates, family, noise_var,
         check(model, np.array([z]))
 
 
-@both_ways
+@all_ways
 def test_contexts_may_come_and_go_for_which_features_do_not_serve() -> None:
     rng = np.random.default_rng(15)
     kernel = Kernel((Factor(SE, (0, 1), (0.4, 0.5)), Factor("linear", (2,), (0.2,))))
@@ -144,7 +148,7 @@ def test_noise_may_be_far_above_the_prior_variance(candidates, variance) -> None
     ("owner", "name", "call"),
     [
         (Table, "append", 1), (Table, "append", 2), (Panels, "_rows", 1), (Panels, "_rows", 2), (Panels, "solve", 1),
-        (Panels, "_diagonal_block", 2), (Panels, "_diagonal_block", 4),
+        (Panels, "_triangle", 2), (Panels, "_triangle", 4),
     ],
 )  # fmt: skip
 def test_after_an_interrupt_it_starts_anew(monkeypatch, owner, name, call) -> None:
@@ -159,12 +163,12 @@ def test_after_an_interrupt_it_starts_anew(monkeypatch, owner, name, call) -> No
     ],
 )  # fmt: skip
 def test_after_an_interrupt_it_starts_groups_anew(monkeypatch, owner, name, call) -> None:
-    monkeypatch.setattr(GroupedInverse, "pays", lambda self: self.n > 0)
+    monkeypatch.setattr(GroupedInverse, "pays", lambda self, work: self.n > 0)
     interrupted(monkeypatch, (owner, name, call))
 
 
 def test_an_interrupt_while_it_starts_anew_leaves_nothing_half_done(monkeypatch) -> None:
-    monkeypatch.setattr(GroupedInverse, "pays", lambda self: self.n > 0)
+    monkeypatch.setattr(GroupedInverse, "pays", lambda self, work: self.n > 0)
     places = ((Strip, "append", 1), (GroupedInverse, "__init__", 1), (CandidatePosterior, "_start_tables", 1))
     interrupted(monkeypatch, *places, family="matern-5/2")  # the basis is the same from the first observation on
 
@@ -194,7 +198,7 @@ def interrupted(monkeypatch, *places: tuple[type, str, int], family: str = SE) -
         assert np.array_equal(one, other)
 
 
-@both_ways
+@all_ways
 @pytest.mark.parametrize("noise_var", [1e-2, 1e-4, 1e-6])
 @pytest.mark.parametrize("candidates", [LINE, GRID])
 def test_a_thousand_measurements_of_few_points(noise_var, candidates) -> None:
@@ -209,7 +213,7 @@ def test_a_thousand_measurements_of_few_points(noise_var, candidates) -> None:
         check(model, np.array([0.4]))
 
 
-@both_ways
+@all_ways
 @given(histories(), st.integers(0, 190), st.integers(1, 40))
 @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[fixed])
 def test_rebuilt_is_bit_identical_to_grown(history, start, every) -> None:
@@ -226,7 +230,7 @@ def test_rebuilt_is_bit_identical_to_grown(history, start, every) -> None:
         assert np.array_equal(one, other)
 
 
-@both_ways
+@all_ways
 def test_bits_do_not_depend_on_where_memory_lies() -> None:
     rng = np.random.default_rng(0)
     kernel = Kernel((Factor(SE, (0, 1, 2), (0.3, 0.4, 0.5)),), 2.0)
@@ -292,8 +296,10 @@ def test_grid_and_scattered_candidates_have_the_same_features_up_to_rotation() -
         A = rng.normal(size=(features.m, features.m))
         H, mu = A @ A.T, rng.normal(size=(features.m, 3))
         np.testing.assert_allclose(features.sums(mu), features.phi @ mu, atol=1e-12)
-        expected = np.einsum("jr,rs,js->j", features.phi, H, features.phi)
-        np.testing.assert_allclose(features.quadratic_forms(H), expected, rtol=1e-11)
+        for m in (features.m, features.m // 2):
+            phi = features.phi[:, :m]
+            expected = np.einsum("jr,rs,js->j", phi, H[:m, :m], phi)
+            np.testing.assert_allclose(features.quadratic_forms(H, m), expected, rtol=1e-11)
         np.testing.assert_allclose(features.at(features.candidates[7]), features.phi[7], atol=1e-5)
 
 
@@ -307,7 +313,7 @@ def test_split_multiplies_back_to_the_kernel() -> None:
     assert split(Kernel((Factor("matern-1/2", (1, 2), (0.2, 0.2)),)), 2) is None
 
 
-@both_ways
+@all_ways
 @pytest.mark.parametrize("noise_var", [1e-4, 2.5e-3, 0.1])
 @pytest.mark.parametrize("places", [1, 12, len(GRID)])
 def test_small_features_in_single_precision_do_not_show(noise_var, places) -> None:
@@ -325,10 +331,39 @@ def test_large_features_come_first_and_in_whole_kernels() -> None:
     kernel = Kernel((Factor(SE, (0, 1), (0.4, 0.6)),), 2.0)
     for candidates in (GRID, CLOUD):
         features = find(kernel, candidates, 1e-9, 200)
-        assert features.m % WIDTH == features.large % WIDTH == 0
         sizes = (features.phi**2).max(axis=0)
-        assert 0 < features.large < features.m
-        assert sizes[: features.large].min() >= sizes[features.large :].max()
+        assert (np.diff(sizes) <= 0.0).all()
+        for finer, coarser in itertools.pairwise(features.levels):
+            assert coarser.work <= finer.work - SPARED
+        for level in features.levels:
+            assert level.m % WIDTH == level.large % WIDTH == 0
+            assert 0 < level.large < level.m <= features.m
+            left = kernel.diagonal(candidates) - (features.phi[:, : level.m] ** 2).sum(axis=1)
+            assert np.abs(left).max() <= 0.05e-9 * level.factor
+
+
+@pytest.mark.parametrize("candidates", [GRID, CLOUD])
+def test_a_coarser_level_serves_where_no_variance_is_small(candidates) -> None:
+    rng = np.random.default_rng(17)
+    kernel = Kernel((Factor(SE, (0, 1, 2, 3, 4, 5), (0.8, 0.8, 0.4, 0.4, 0.4, 0.4)),), 2.0)
+    X = np.hstack([candidates[rng.integers(len(candidates), size=400)], rng.random((400, 4))])
+    Y = np.sin(3.0 * X[:, :2]) + 0.05 * rng.normal(size=(400, 2))
+    model = CandidatePosterior(Posterior.build(kernel, 2.5e-3, X, Y), candidates)
+    check(model, X[0, 2:])
+    coarse = model.right_hand_sides
+    # 200 measurements of one point: there the variance is small, and recent observations tell
+    for _ in range(200):
+        model.add(X[0], Y[0])
+    check(model, X[0, 2:])
+    fine = model.right_hand_sides
+    assert coarse <= fine - SPARED
+    # recent observations far from it promise more than there is, which shows in the variance
+    for x in X[1:17]:
+        model.add(np.concatenate([x[:2], x[2:] + 5.0]), Y[0])
+    check(model, X[0, 2:])
+    assert model.right_hand_sides == fine
+    check(model, X[1, 2:] + 0.5)
+    assert model.right_hand_sides <= coarse
 
 
 GROUPED = [

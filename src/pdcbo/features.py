@@ -10,13 +10,14 @@ Candidates on a grid are the product of two axes, and their features products of
 of which only those r are kept that matter: what the dropped ones could add anywhere is below the tolerance. Sums over
 all candidates then go axis by axis, and cost next to nothing. Candidates that are no grid lie on one axis.
 
-    R (rho, m)   features on the m points of an axis     pairs (s, t) (r,)   the products that are kept, by size and t
+    R (rho, m)   features on the m points of an axis     pairs (s, t) (r,)   the products that are kept, by size
     mu (r, q)    weights of q functions                  H (r, r)            a quadratic form, its lower triangle
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -36,8 +37,12 @@ PIVOTS, DROPPED = 0.02, 0.02
 WIDTH = 8
 # The square of a feature, relative to the tolerance, below which single precision does for it (tests).
 SMALL = 5e3
+# The tolerances of the levels, relative to that of the finest.
+LEVELS = (1.0, 100.0, 1000.0)
 # Fewer small features than this are solved for faster together with the others.
 ENOUGH = 24
+# A coarser level must spare as many right-hand sides, since its mean takes a solve of its own.
+SPARED = 8
 
 
 def split(kernel: Kernel, n: int) -> tuple[Kernel, Kernel] | None:
@@ -102,21 +107,38 @@ class Axis:
         return features
 
 
+@dataclass(frozen=True)
+class Level:
+    """The first m functions of a basis, enough for variances that are not too small; the finest level has them all."""
+
+    factor: float  # its tolerance, relative to the finest
+    m: int
+    large: int  # the first of them, which need double precision
+
+    @property
+    def work(self) -> float:
+        """What a solve takes, in right-hand sides in double precision."""
+        return (self.large + self.m) / 2
+
+
 class Basis(ABC):
     """m functions of theta in which k between all data and all candidates is written.
 
-    For `pdcbo.inverse` each is a product outer_a(u) inner_t(v), u the first columns of theta and v the others. Where
-    all functions are large they are sorted by t.
+    For `pdcbo.inverse` each is a product outer_a(u) inner_t(v), u the first columns of theta and v the others.
     """
 
-    m: int
-    large: int  # the first of them, which need double precision
+    levels: list[Level]  # the finest first
 
     def __init__(self, kernel: Kernel, candidates: Array) -> None:
         self.kernel = kernel
         self.candidates = candidates
         self.diagonal = kernel.diagonal(candidates)
         self.columns_of_u = candidates.shape[1]
+
+    @property
+    def m(self) -> int:
+        """The number of functions."""
+        return self.levels[0].m
 
     @property
     def runs(self) -> list[tuple[int, Indices, Indices]]:
@@ -137,8 +159,12 @@ class Basis(ABC):
         return np.ones(1)
 
     @abstractmethod
-    def moments(self, parts: Parts, W: Array, prior: float) -> tuple[Array, Array]:
-        """Return mean (M, q) and variance (M,) at a context whose part of the prior variance is `prior`."""
+    def sums(self, mu: Array) -> Array:
+        """Return the mean of each candidate, shape (M, q), given the weights of all functions (m, q)."""
+
+    @abstractmethod
+    def variance(self, level: Level, parts: Parts, prior: float) -> Array:
+        """Return the variance (M,) at a context whose part of the prior variance is `prior`."""
 
 
 class Columns(Basis):
@@ -146,21 +172,25 @@ class Columns(Basis):
 
     def __init__(self, kernel: Kernel, candidates: Array) -> None:
         super().__init__(kernel, candidates)
-        self.m = self.large = len(candidates)
+        self.levels = [Level(1.0, len(candidates), len(candidates))]
 
     def rows(self, theta: Array) -> Array:
         """Return k between points and all candidates, shape (c, M)."""
         return self.kernel.matrix(theta, self.candidates)
 
-    def moments(self, parts: Parts, W: Array, prior: float) -> tuple[Array, Array]:
-        """Return mean (M, q) and variance (M,) at a context whose part of the prior variance is `prior`."""
+    def sums(self, mu: Array) -> Array:
+        """Return mu: each candidate has a function of its own."""
+        return mu
+
+    def variance(self, level: Level, parts: Parts, prior: float) -> Array:
+        """Return the variance (M,) at a context whose part of the prior variance is `prior`."""
         (V,) = parts
         variance: Array = self.diagonal * prior - np.einsum("mn,mn->m", V, V)
-        return _times_few(V, W), variance
+        return variance
 
 
 class Features(Basis):
-    """The features of a kernel on candidates that lie on one axis: the large ones first, then the small."""
+    """The features of a kernel on candidates that lie on one axis, the largest first."""
 
     def __init__(self, kernel: Kernel, candidates: Array, tolerance: float, axis: Axis) -> None:
         super().__init__(kernel, candidates)
@@ -168,20 +198,28 @@ class Features(Basis):
         self._kept = self._keep(tolerance, axis.R)
 
     def _keep(self, tolerance: float, phi: Array) -> Indices:
-        """Keep the largest rows of phi, so that the others add little anywhere; return which, in their order."""
+        """Keep the largest rows of phi, so that the others add little anywhere; return which, the largest first."""
         sizes = _sizes(phi)
         order = np.argsort(sizes, kind="stable")
         sums = np.square(phi[order])
-        dropped = np.searchsorted(np.cumsum(sums, axis=0, out=sums).max(axis=1), DROPPED * tolerance)
-        kept = order[::-1][: whole(len(order) - int(dropped))]
-        large = whole(int(np.count_nonzero(sizes[kept] > SMALL * tolerance)))
-        self.m = len(kept)
-        self.large = large if self.m - large >= ENOUGH else self.m
-        kept = np.concatenate([np.sort(kept[: self.large]), np.sort(kept[self.large :])])
+        left = np.cumsum(sums, axis=0, out=sums).max(axis=1)
+        order = order[::-1]
+        self.levels = []
+        for factor in LEVELS:
+            dropped = int(np.searchsorted(left, DROPPED * tolerance * factor))
+            m = min(whole(len(order) - dropped), len(order))
+            large = min(whole(int(np.count_nonzero(sizes > SMALL * tolerance * factor))), m)
+            level = Level(factor, m, large if m - large >= ENOUGH else m)
+            if not self.levels or level.work <= self.levels[-1].work - SPARED:
+                self.levels.append(level)
+        kept = order[: self.m]
         self.tolerance = tolerance
         self.phi = np.ascontiguousarray(phi[kept].T)
-        # k(c, c) without twice what the features leave of it
-        self._upper = 2.0 * np.einsum("jr,jr->j", self.phi, self.phi) - self.diagonal
+        # for each level, k(c, c) without twice what its features leave of it
+        self._upper = {
+            level: 2.0 * np.einsum("jr,jr->j", self.phi[:, : level.m], self.phi[:, : level.m]) - self.diagonal
+            for level in self.levels
+        }
         self._index = {c.tobytes(): j for j, c in enumerate(self.candidates)}
         return kept
 
@@ -206,34 +244,34 @@ class Features(Basis):
         error = self.kernel.matrix(point[None], self.candidates)[0] - self.phi @ self.at(point)
         return bool(np.abs(error).max() <= 4.0 * self.tolerance)
 
-    def moments(self, parts: Parts, W: Array, prior: float) -> tuple[Array, Array]:
-        """Return mean (M, q) and variance (M,) at a context whose part of the prior variance is `prior`."""
-        mu = np.concatenate([_times_few(V, W.astype(V.dtype, copy=False)) for V in parts])
-        variance = self._upper * prior - self.quadratic_forms(self._gram(parts))
-        return self.sums(mu), variance
+    def variance(self, level: Level, parts: Parts, prior: float) -> Array:
+        """Return the variance (M,) at a context whose part of the prior variance is `prior`."""
+        variance: Array = self._upper[level] * prior - self.quadratic_forms(self._gram(parts), level.m)
+        return variance
 
     def _gram(self, parts: Parts) -> Array:
-        """Return the lower triangle of V' V (r, r), what small features are part of in single precision."""
+        """Return H with V' V in its first rows, what small features are part of in single precision."""
         V = parts[0]
-        if len(parts) == 1:
-            return V @ V.T
-        v, large = parts[1], self.large
+        large = len(V)
         H = np.empty((self.m, self.m))
         H[:large, :large] = V @ V.T
-        H[large:, :large] = v @ V.astype(np.float32).T
-        H[large:, large:] = v @ v.T
+        if len(parts) == 2:
+            v = parts[1]
+            m = large + len(v)
+            H[large:m, :large] = v @ V.astype(np.float32).T
+            H[large:m, large:m] = v @ v.T
         return H
 
     def sums(self, mu: Array) -> Array:
         """Return phi_j . mu for each candidate, shape (M, q)."""
         return self.phi @ mu
 
-    def quadratic_forms(self, H: Array) -> Array:
-        """Return phi_j' H phi_j for each candidate, shape (M,); of the symmetric H the lower triangle is read."""
-        H = H.copy()
+    def quadratic_forms(self, H: Array, m: int) -> Array:
+        """Return phi_j' H phi_j with the first m features, (M,); the lower triangle of the symmetric H is read."""
+        H, phi = H[:m, :m].copy(), self.phi[:, :m]
         np.fill_diagonal(H, 0.5 * np.diagonal(H))
-        half = lapack.dtrmm(2.0, H.T, self.phi.T).T
-        forms: Array = np.einsum("jr,jr->j", half, self.phi)
+        half = lapack.dtrmm(2.0, H.T, phi.T).T
+        forms: Array = np.einsum("jr,jr->j", half, phi)
         return forms
 
 
@@ -294,14 +332,16 @@ class GridFeatures(Features):
         padded[:, self.s, self.t] = mu.T
         return (R1.T @ padded @ R2).reshape(len(padded), -1)[:, self._places].T
 
-    def quadratic_forms(self, H: Array) -> Array:
-        """Return phi_j' H phi_j for each candidate, shape (M,); of the symmetric H the lower triangle is read.
+    def quadratic_forms(self, H: Array, m: int) -> Array:
+        """Return phi_j' H phi_j with the first m features, (M,); the lower triangle of the symmetric H is read.
 
         With j = (u, v): the sum over s <= s' and t <= t' of R1_s(u) R1_s'(u) G R2_t(v) R2_t'(v), where G collects all
         entries of H that belong to s, s', t and t'.
         """
         n1, n2 = len(self._products1), len(self._products2)
-        G = np.bincount(self._cells, H.take(self._entries) * self._weights, n1 * n2).reshape(n1, n2)
+        count = m * (m + 1) // 2
+        entries = H.take(self._entries[:count]) * self._weights[:count]
+        G = np.bincount(self._cells[:count], entries, n1 * n2).reshape(n1, n2)
         return (self._products1.T @ (G @ self._products2)).ravel()[self._places]
 
 
@@ -354,8 +394,3 @@ def _products(R: Array, s: Indices, t: Indices) -> tuple[Array, Indices]:
     pairs, row = np.unique(np.minimum(s, t) * len(R) + np.maximum(s, t), return_inverse=True)
     low, high = np.divmod(pairs, len(R))
     return R[low] * R[high], row.ravel()
-
-
-def _times_few(V: NDArray[Any], W: NDArray[Any]) -> NDArray[Any]:
-    """Return V W for few columns W, one by one: BLAS would first copy V to multiply matrices."""
-    return np.array([V @ w for w in W.T]).T

@@ -42,9 +42,11 @@ class GroupedInverse:
         self._tau = 1 + max(t for t, _, _ in self._runs)
         if self._tau > 1:
             self._tau = whole(self._tau)
-        # where each function comes in the runs; without small features, where it is
+        # where each function comes in the runs
         self._ranks = np.argsort(np.concatenate([functions for _, _, functions in self._runs]))
-        self._rows = np.empty((basis.m if basis.large < basis.m else 0, STRIP))
+        # one run of large functions is written where it belongs; others are sorted afterwards
+        self._sorted = len(self._runs) == 1 and basis.levels[0].large == basis.m
+        self._rows = np.empty((0 if self._sorted else basis.m, STRIP))
         self._numbers: dict[bytes, int] = {}
         self._group = np.empty(0, np.intp)
         self._inner = np.empty((0, self._tau))
@@ -66,14 +68,14 @@ class GroupedInverse:
             groups = [self._numbers.setdefault(key, len(self._numbers)) for key in keys]
             self._group = np.concatenate([self._group, groups])
 
-    def pays(self) -> bool:
-        """Tell whether groups take less time than a solve with all right-hand sides, counted in its operations."""
+    def pays(self, work: float) -> bool:
+        """Tell whether groups take less time than a solve with `work` right-hand sides, counted in its operations."""
         n, g, basis = self.n, len(self._numbers), self._basis
         sums = n * n * (SUM if self._tau == 1 else 2 * self._tau + COPY)
         combinations = COMBINE * 2 * n * g * basis.m
         calls = CALL * (g + len(self._runs)) * -(-n // STRIP)
         rest = BLOCK * n * basis.m  # the solve for half a block
-        return sums + combinations + calls + rest < n * n * (basis.large + basis.m) / 2
+        return sums + combinations + calls + rest < n * n * work
 
     def times(self, s: Array, theta: Array, parts: Parts) -> None:
         """Write V' (m, n) of the sorted observations, of which there are some, to its parts; s (n,), theta (n, .)."""
@@ -84,15 +86,16 @@ class GroupedInverse:
         for strip in self._strips:
             T = self._sums(strip, scaled, last.begins)
             here = slice(strip.begin, strip.end)
-            rows = parts[0][:, here] if len(parts) == 1 else self._rows[:, : strip.end - strip.begin]
+            rows = parts[0][:, here] if self._sorted else self._rows[:, : strip.end - strip.begin]
             first = 0
             for (t, _, _), matrix in zip(self._runs, self._matrices, strict=True):
                 np.matmul(matrix[:, : len(T)], T[:, t], out=rows[first : first + len(matrix)])
                 first += len(matrix)
-            if len(parts) == 2:
+            if not self._sorted:
                 large = len(parts[0])
                 parts[0][:, here] = rows[self._ranks[:large]]
-                parts[1][:, here] = rows[self._ranks[large:]]
+                if len(parts) == 2:
+                    parts[1][:, here] = rows[self._ranks[large:]]
 
     def _sums(self, strip: Strip, scaled: Array, begins: list[int]) -> Array:
         """Return T (g, tau, rows of the strip), given s_j inner_t(v_j) (tau, n) sorted by group."""

@@ -18,6 +18,10 @@ context z. `docs/engine.md` explains with a figure what makes that cheap:
 
 d_j is what the features leave of k_theta(c_j, c_j). Where the data determine candidate j they determine its missing
 part too, and the quadratic form then lacks 2 d_j; where they don't, 2 d_j is far below the variance.
+
+How many features it takes depends on the smallest variance, which is known only afterwards: a coarser level of the
+basis is tried where recent observations promise enough, and its answer is taken if the smallest variance confirms it.
+The mean would show what a coarser level leaves out; there it is phi T' diag(s) L^-T W, with all features.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdcbo import lapack
-from pdcbo.features import Columns, Features, Parts, find, split
+from pdcbo.features import Columns, Features, Level, Parts, find, split
 from pdcbo.gp import BLOCK, Posterior
 from pdcbo.inverse import GroupedInverse
 from pdcbo.kernels import Kernel
@@ -41,6 +45,10 @@ TOLERANCE = 1e-8
 # noise variance, relative to the prior variance, below which rounding in the features' quadratic forms, and sums in
 # another order than the plain posterior's, would show
 LEAST_NOISE = 3e-5
+# a coarser level of the features serves where no variance is below this, times its factor, in the same unit (tests);
+# it is tried where the last observations were of points whose variance before was twice that
+LEAST_VARIANCE = 0.004
+RECENT = 16
 # the context's part of the variance up to which features are used; it is 1 but for linear kernels
 ORDINARY = 16.0
 # fewer observations than this are solved for all candidates, without a look at the rank
@@ -69,6 +77,7 @@ class CandidatePosterior:
         if self._parts is not None:
             self._columns = Columns(self._parts[0], self.candidates)
             self._largest = float(self._columns.diagonal.max(initial=0.0))
+            self._size = min(posterior.noise_var, self._largest)  # the unit of tolerances
         # the prior variance of these has no upper end
         self._linear = any(factor.family == "linear" for factor in posterior.kernel.factors)
         self._half_done = False
@@ -80,10 +89,10 @@ class CandidatePosterior:
         self._searched = False
         self._served = 0
         self.in_groups = False  # whether the last solve summed within groups first
-        if self._parts is not None:
-            self._start_tables(self._columns)
         self._panels = Panels(self.posterior.factor, np.dtype(np.float64))
         self._small_panels = Panels(self.posterior.factor, np.dtype(np.float32))
+        if self._parts is not None:
+            self._start_tables(self._columns)
 
     @property
     def structured(self) -> bool:
@@ -93,12 +102,12 @@ class CandidatePosterior:
     @property
     def right_hand_sides(self) -> int:
         """The number of right-hand sides m of the last solve."""
-        return self._basis.m if self.structured else len(self.candidates)
+        return self._level.m if self.structured else len(self.candidates)
 
     @property
     def in_single_precision(self) -> int:
         """How many of them single precision does for."""
-        return self._basis.m - self._basis.large if self.structured else 0
+        return self._level.m - self._level.large if self.structured else 0
 
     def add(self, x: Array, y: Array) -> None:
         """Extend by one observation."""
@@ -123,8 +132,33 @@ class CandidatePosterior:
         self._choose_basis(of_theta, noisy and self._ordinary(prior, of_context))
         self._extend()
         s = of_context.matrix(here, self.posterior.X[:, self.n_theta :])[0]
-        mean, variance = self._basis.moments(self._solve(s, noisy), self.posterior.W, prior)
-        return mean, np.sqrt(np.maximum(variance, 0.0, out=variance), out=variance)
+        promised = self._recent_variance() / 2.0
+        while True:
+            self._level = self._level_for(promised, noisy)
+            parts = self._solve(s, noisy)
+            mean = self._basis.sums(self._weights(parts, s))
+            variance = self._basis.variance(self._level, parts, prior)
+            promised = float(variance.min())
+            if self._serves(self._level, promised):
+                return mean, np.sqrt(np.maximum(variance, 0.0, out=variance), out=variance)
+
+    def _recent_variance(self) -> float:
+        """Return the smallest variance that one of the last observations had before it was made."""
+        if len(self._basis.levels) == 1:
+            return 0.0
+        smallest = float(np.diagonal(self.posterior.factor.L)[-RECENT:].min())
+        return smallest * smallest - self.posterior.noise_var
+
+    def _serves(self, level: Level, variance: float) -> bool:
+        """Tell whether a level is accurate for variances from this one on."""
+        return level.factor == 1.0 or variance >= LEAST_VARIANCE * level.factor * self._size
+
+    def _level_for(self, variance: float, noisy: bool) -> Level:
+        """Return the coarsest level that serves; sums within groups take the finest."""
+        levels = self._basis.levels
+        level = next(level for level in reversed(levels) if self._serves(level, variance))
+        self.in_groups = noisy and self._inverse.pays(level.work)
+        return levels[0] if self.in_groups else level
 
     def _noisy(self, prior: float) -> bool:
         """Tell whether the noise hides rounding, for the candidates at a context of this variance and for the data."""
@@ -141,29 +175,38 @@ class CandidatePosterior:
 
     def _solve(self, s: Array, noisy: bool) -> Parts:
         """Return V' of all functions, or that of large and of small features, in memory that the next call reuses."""
-        self.in_groups = noisy and self._inverse.pays()
         if not noisy:
-            return (self.posterior.factor.solve(self._table.times(s)).T,)
+            return (self.posterior.factor.solve(self._table.times(s, 0, self._level.m)).T,)
         if self.in_groups:
             return self._solve_in_groups(s)
-        V = self._panels.solve(self._table.times(s)).T
-        if not self._small.m:
-            return (V,)
-        return V, self._small_panels.solve(self._small.times(s.astype(np.float32))).T
+        return tuple(table.panels.solve(table.times(s, *which)).T for table, which in self._tables(self._level))
 
     def _solve_in_groups(self, s: Array) -> Parts:
         """Return the same."""
         L, n, done = self.posterior.factor.L, self.posterior.n, self._inverse.n
-        tables = (self._table, self._small) if self._small.m else (self._table,)
-        parts = tuple(table.room() for table in tables)
+        tables = self._tables(self._level)
+        parts = tuple(table.room(*which).reshape(-1, n) for table, which in tables)
         self._inverse.times(s[:done], self.posterior.X[:, : self.n_theta], tuple(V[:, :done] for V in parts))
-        for V, table in zip(parts, tables, strict=True):
+        for V, (table, which) in zip(parts, tables, strict=True):
             if done < n:
                 last = L[done:].astype(V.dtype, copy=False)
-                rest = table.rows(done) * s[done:, None].astype(V.dtype) - last[:, :done] @ V[:, :done].T
+                rest = table.columns(*which)[done:] * s[done:, None].astype(V.dtype) - last[:, :done] @ V[:, :done].T
                 substitute = lapack.dtrtrs if V.dtype == np.float64 else lapack.strtrs
                 V[:, done:] = substitute(last[:, done:], rest, lower=1)[0].T
         return parts
+
+    def _weights(self, parts: Parts, s: Array) -> Array:
+        """Return the weights of all functions in the mean, (m, q)."""
+        finest, W = self._basis.levels[0], self.posterior.W
+        if self._level is not finest:
+            W = s[:, None] * self.posterior.factor.solve_transposed(W)
+            parts = tuple(table.columns(*which).T for table, which in self._tables(finest))
+        return np.concatenate([_times_few(part, W.astype(part.dtype, copy=False)) for part in parts])
+
+    def _tables(self, level: Level) -> list[tuple[Table, tuple[int, int]]]:
+        """Return the tables of a level's functions, and which of them it takes from each."""
+        large, small = (self._table, (0, level.large)), (self._small, (level.large, level.m))
+        return [large, small] if level.large < level.m else [large]
 
     def _choose_basis(self, kernel: Kernel, accurate: bool) -> None:
         """Take features where they are accurate, serve and pay, and the columns of the kernel of theta elsewhere."""
@@ -183,9 +226,7 @@ class CandidatePosterior:
         self._searched = True
         limit = min(len(self.candidates) // 4, MAX_RANK)
         if limit > 0 and all(factor.family in SMOOTH for factor in kernel.factors):
-            size = min(self.posterior.noise_var, self._largest)
-            if self._linear:
-                size /= ORDINARY
+            size = self._size / ORDINARY if self._linear else self._size
             self._features = find(kernel, self.candidates, TOLERANCE * size, limit)
 
     def _serve(self, theta: Array) -> None:
@@ -200,44 +241,58 @@ class CandidatePosterior:
         theta = self.posterior.X[:, : self.n_theta]
         if self._table.n < len(theta):
             rows = self._basis.rows(theta[self._table.n :])
-            self._table.append(rows[:, : self._basis.large])
-            self._small.append(rows[:, self._basis.large :])
+            self._table.append(rows)
+            self._small.append(rows)
             self._inverse.sort(theta)
 
     def _start_tables(self, basis: Columns | Features) -> None:
         self._basis = basis
-        self._table = Table(basis.large, np.dtype(np.float64))
-        self._small = Table(basis.m - basis.large, np.dtype(np.float32))
+        self._level = basis.levels[0]
+        small = [level.large for level in basis.levels if level.large < level.m]
+        self._table = Table(0, max(level.large for level in basis.levels), self._panels)
+        self._small = Table(min(small, default=basis.m), basis.m, self._small_panels)
         self._inverse = GroupedInverse(self.posterior.factor, basis)
 
 
 class Table:
-    """A matrix (n, m) that grows by rows, and room for its product with a diagonal matrix."""
+    """Some functions of all observations, and room for their products with a diagonal matrix.
 
-    def __init__(self, m: int, dtype: np.dtype[Any]) -> None:
-        self.n, self.m = 0, m
-        self._values = np.empty((BLOCK, m), dtype)
-        self._room = np.empty_like(self._values)
+    Args:
+        begin, end: the first function, and the first after the last.
+        panels: what solves for them, in their precision.
+    """
+
+    def __init__(self, begin: int, end: int, panels: Panels) -> None:
+        self.n, self.panels = 0, panels
+        self._begin, self._end = begin, end
+        self._values = np.empty((BLOCK, end - begin), panels.dtype)
+        self._room = np.empty(self._values.size, panels.dtype)
 
     def append(self, rows: Array) -> None:
-        """Add rows (c, m)."""
+        """Add all functions of some observations (c, m), of which it takes its own."""
         n = self.n + len(rows)
         if n > len(self._values):
-            values = np.empty((n + n // 2, self.m), self._values.dtype)
+            values = np.empty((n + n // 2, self._end - self._begin), self._values.dtype)
             values[: self.n] = self._values[: self.n]
-            self._values, self._room = values, np.empty_like(values)
-        self._values[self.n : n] = rows
+            self._values, self._room = values, np.empty(values.size, values.dtype)
+        self._values[self.n : n] = rows[:, self._begin : self._end]
         self.n = n
 
-    def room(self) -> NDArray[Any]:
-        """Return memory for the transpose, (m, n), which `times` and the next call reuse."""
-        return self._room.reshape(-1)[: self.m * self.n].reshape(self.m, self.n)
+    def columns(self, begin: int, end: int) -> NDArray[Any]:
+        """Return these functions, (n, end - begin)."""
+        return self._values[: self.n, begin - self._begin : end - self._begin]
 
-    def rows(self, first: int) -> NDArray[Any]:
-        """Return all rows from the first on."""
-        return self._values[first : self.n]
+    def room(self, begin: int, end: int) -> NDArray[Any]:
+        """Return memory for these functions, in one piece, which the next call reuses."""
+        return self._room[: self.n * (end - begin)].reshape(self.n, end - begin)
 
-    def times(self, s: NDArray[Any]) -> NDArray[Any]:
-        """Return the rows, each times its entry of s (n,), in memory that the next call reuses."""
-        product: NDArray[Any] = np.multiply(self._values[: self.n], s[:, None], out=self._room[: self.n])
+    def times(self, s: Array, begin: int, end: int) -> NDArray[Any]:
+        """Return these functions of each observation times its entry of s (n,), in memory that the next call reuses."""
+        scale = s.astype(self._values.dtype, copy=False)[:, None]
+        product: NDArray[Any] = np.multiply(self.columns(begin, end), scale, out=self.room(begin, end))
         return product
+
+
+def _times_few(V: NDArray[Any], W: NDArray[Any]) -> NDArray[Any]:
+    """Return V W for few columns W, one by one: BLAS would first copy V to multiply matrices."""
+    return np.array([V @ w for w in W.T]).T
