@@ -11,12 +11,15 @@ context's part of the kernel,
     n^2 tau + 2 n g m operations in the place of n^2 m, with tau functions inner_t, g groups and m functions (a, t)
 
 S is kept for the full blocks of L, in strips of rows whose columns are sorted by group, so that T takes one product of
-matrices a group and strip; what observations after the last full block need is left to the solve. S depends on the
-observations and their order alone, and not on when it was extended. Where the noise is small compared to the prior
-variance an explicit inverse loses digits; `pdcbo.structured` minds that.
+matrices a group and strip, or a sparse one a strip where v is empty; what observations after the last full block need
+is left to the solve. S depends on the observations and their order alone, and not on when it was extended. Where the
+noise is small compared to the prior variance an explicit inverse loses digits; `pdcbo.structured` minds that.
 """
 
 from __future__ import annotations
+
+import itertools
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +30,9 @@ from pdcbo.gp import BLOCK, CholeskyFactor
 from pdcbo.problem import Array
 
 STRIP = 8 * BLOCK
-# Measured costs, in operations of a solve: of an entry of S with one inner function; what BLAS adds to it where it
-# multiplies matrices, which it copies first; of an operation of the sums over groups; of a call.
-SUM, COPY, COMBINE, CALL = 3, 16, 1.25, 6e4
+# Measured costs, in operations of a solve: of an entry of S in a sparse product; what BLAS adds to the operations where
+# it multiplies matrices, which it copies first; of an operation of the sums over groups; of a call.
+SPARSE, COPY, COMBINE, CALL = 8, 16, 1.25, 6e4
 
 
 class GroupedInverse:
@@ -71,9 +74,9 @@ class GroupedInverse:
     def pays(self, work: float) -> bool:
         """Tell whether groups take less time than a solve with `work` right-hand sides, counted in its operations."""
         n, g, basis = self.n, len(self._numbers), self._basis
-        sums = n * n * (SUM if self._tau == 1 else 2 * self._tau + COPY)
+        sums = n * n * (SPARSE if self._tau == 1 else 2 * self._tau + COPY)
         combinations = COMBINE * 2 * n * g * basis.m
-        calls = CALL * (g + len(self._runs)) * -(-n // STRIP)
+        calls = CALL * ((1 if self._tau == 1 else g) + len(self._runs)) * -(-n // STRIP)
         rest = BLOCK * n * basis.m  # the solve for half a block
         return sums + combinations + calls + rest < n * n * work
 
@@ -81,10 +84,9 @@ class GroupedInverse:
         """Write V' (m, n) of the sorted observations, of which there are some, to its parts; s (n,), theta (n, .)."""
         while self._end < self.n:
             self._extend(theta)
-        last = self._strips[-1]
-        scaled = (self._inner * s[:, None])[last.order].T
+        scaled = self._inner * s[:, None]
         for strip in self._strips:
-            T = self._sums(strip, scaled, last.begins)
+            T = self._sums(strip, scaled[strip.order])
             here = slice(strip.begin, strip.end)
             rows = parts[0][:, here] if self._sorted else self._rows[:, : strip.end - strip.begin]
             first = 0
@@ -97,16 +99,19 @@ class GroupedInverse:
                 if len(parts) == 2:
                     parts[1][:, here] = rows[self._ranks[large:]]
 
-    def _sums(self, strip: Strip, scaled: Array, begins: list[int]) -> Array:
-        """Return T (g, tau, rows of the strip), given s_j inner_t(v_j) (tau, n) sorted by group."""
-        shape = (len(strip.counts), self._tau, strip.end - strip.begin)
+    def _sums(self, strip: Strip, scaled: Array) -> Array:
+        """Return T (g, tau, rows of the strip), given s_j inner_t(v_j) (n, tau) in the order of the strip's columns."""
+        shape = (len(strip.begins) - 1, self._tau, strip.end - strip.begin)
+        if self._tau == 1:
+            strip.sparse.data[:] = scaled[:, 0]
+            sums: Array = (strip.sparse @ strip.U).reshape(shape)
+            return sums
         size = shape[0] * shape[1] * shape[2]
         if self._room.size < size:
             self._room = np.empty(2 * size)
         T = self._room[:size].reshape(shape)
-        # a strip knows the first groups, and the first observations of each
-        for k, (begin, own, count) in enumerate(zip(begins, strip.begins, strip.counts, strict=False)):
-            np.matmul(scaled[:, begin : begin + count], strip.U[own : own + count], out=T[k])
+        for k, (begin, end) in enumerate(itertools.pairwise(strip.begins)):
+            np.matmul(scaled[begin:end].T, strip.U[begin:end], out=T[k])
         return T
 
     @property
@@ -150,11 +155,13 @@ class Strip:
         self.begin = self.end = begin
         self.order = np.empty(0, np.intp)
         self.U = np.empty((0, 0))
-        self.counts: list[int] = []  # of columns in each group
-        self.begins: list[int] = []  # where each group begins
+        self.begins: list[int] = []  # where each group begins, and the last one ends
+        self.sparse: Any = None  # (g, n), an entry for each column, in the row of its group
 
     def append(self, columns: Array, group: NDArray[np.intp]) -> None:
         """Add rows of S, given their columns (n, c), to the strip; group (n,) is that of each column."""
+        from scipy.sparse import csr_array  # as `pdcbo.lapack` does: a process that starts does without
+
         known, width = len(self.order), self.end - self.begin
         self.end = len(group)
         self.order = np.argsort(group, kind="stable")
@@ -165,6 +172,6 @@ class Strip:
             U[old, :width] = self.U
             U[~old, :width] = 0.0
         self.U = U
-        counts = np.bincount(group)
-        self.counts = counts.tolist()
-        self.begins = (np.cumsum(counts) - counts).tolist()
+        self.begins = [0, *np.cumsum(np.bincount(group)).tolist()]
+        n = len(group)
+        self.sparse = csr_array((np.empty(n), np.arange(n), self.begins), shape=(len(self.begins) - 1, n))
