@@ -126,7 +126,7 @@ def neighbour_noise(X: Array, y: Array, most: int = 400) -> float:
 
 def mean_norm(posterior: Posterior, column: int) -> float:
     """Return the RKHS norm of the posterior mean, a data-driven guess of the function's own norm."""
-    alpha = posterior.factor.solve_transposed(posterior.W[:, column : column + 1].copy())[:, 0]
+    alpha = posterior.alpha[:, column]
     # |mean|^2 = alpha' K alpha = alpha' (L L' - noise_var I) alpha
     w = posterior.W[:, column]
     return sqrt(max(float(w @ w) - posterior.noise_var * float(alpha @ alpha), 0.0))

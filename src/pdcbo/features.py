@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,7 @@ WIDTH = 8
 # The square of a feature, relative to the tolerance, below which single precision does for it (tests).
 SMALL = 5e3
 # The tolerances of the levels, relative to that of the finest.
-LEVELS = (1.0, 100.0, 1000.0)
+LEVELS = (1.0, 100.0, 1500.0)
 # Fewer small features than this are solved for faster together with the others.
 ENOUGH = 24
 # A coarser level must spare as many right-hand sides, since its mean takes a solve of its own.
@@ -267,7 +267,7 @@ class Features(Basis):
         return self.phi @ mu
 
     def quadratic_forms(self, H: Array, m: int) -> Array:
-        """Return phi_j' H phi_j with the first m features, (M,); the lower triangle of the symmetric H is read."""
+        """Return phi_j' H phi_j with the first m features, those of a level, (M,); H's lower triangle is read."""
         H, phi = H[:m, :m].copy(), self.phi[:, :m]
         np.fill_diagonal(H, 0.5 * np.diagonal(H))
         half = lapack.dtrmm(2.0, H.T, phi.T).T
@@ -293,13 +293,7 @@ class GridFeatures(Features):
         self.s, self.t = s[kept], t[kept]
         # where each candidate stands in the product of the axes; a slice spares a copy
         self._places = slice(None) if np.array_equal(index, np.arange(len(index))) else index
-        # An entry of H below the diagonal belongs to one product of R1 with itself and one of R2 with itself.
-        a, b = np.tril_indices(len(kept))
-        self._entries = a * len(kept) + b
-        self._weights = np.where(a == b, 1.0, 2.0)
-        self._products1, first = _products(R1, self.s[a], self.s[b])
-        self._products2, second = _products(R2, self.t[a], self.t[b])
-        self._cells = first * len(self._products2) + second
+        self._forms = {level.m: _Forms.of(R1, R2, self.s, self.t, level.m) for level in self.levels}
 
     @property
     def pays_from(self) -> int:
@@ -333,16 +327,34 @@ class GridFeatures(Features):
         return (R1.T @ padded @ R2).reshape(len(padded), -1)[:, self._places].T
 
     def quadratic_forms(self, H: Array, m: int) -> Array:
-        """Return phi_j' H phi_j with the first m features, (M,); the lower triangle of the symmetric H is read.
+        """Return phi_j' H phi_j with the first m features, those of a level, (M,); H's lower triangle is read.
 
         With j = (u, v): the sum over s <= s' and t <= t' of R1_s(u) R1_s'(u) G R2_t(v) R2_t'(v), where G collects all
         entries of H that belong to s, s', t and t'.
         """
-        n1, n2 = len(self._products1), len(self._products2)
-        count = m * (m + 1) // 2
-        entries = H.take(self._entries[:count]) * self._weights[:count]
-        G = np.bincount(self._cells[:count], entries, n1 * n2).reshape(n1, n2)
-        return (self._products1.T @ (G @ self._products2)).ravel()[self._places]
+        forms = self._forms[m]
+        n1, n2 = len(forms.products1), len(forms.products2)
+        G = np.bincount(forms.cells, H.take(forms.entries) * forms.weights, n1 * n2).reshape(n1, n2)
+        return (forms.products1.T @ (G @ forms.products2)).ravel()[self._places]
+
+
+class _Forms(NamedTuple):
+    """Where the entries of H below the diagonal go: each belongs to one product of R1 with itself and one of R2."""
+
+    entries: Indices
+    weights: Array
+    cells: Indices
+    products1: Array
+    products2: Array
+
+    @classmethod
+    def of(cls, R1: Array, R2: Array, s: Indices, t: Indices, m: int) -> _Forms:
+        """Return it for the first m of the products (s, t)."""
+        a, b = np.tril_indices(m)
+        products1, first = _products(R1, s[a], s[b])
+        products2, second = _products(R2, t[a], t[b])
+        weights = np.where(a == b, 1.0, 2.0)
+        return cls(a * len(s) + b, weights, first * len(products2) + second, products1, products2)
 
 
 def find(kernel: Kernel, candidates: Array, tolerance: float, limit: int) -> Features | None:

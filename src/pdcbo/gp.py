@@ -3,6 +3,7 @@
     X (n, d)   points            Y (n, q)   targets of q functions that share the kernel, the noise and the points
     L (n, n)   Cholesky factor, L L' = K + noise_var I
     W (n, q)   L^-1 Y            U (n,)     L^-1 1
+    alpha (n, q)   L^-T W        so that mean = k(A, X) alpha, too
     V (n, m)   L^-1 k(X, A)      so that mean = V' W and var = k(A, A) - sum_n V^2
 
 Rows are appended one at a time; each time `BLOCK` of them are full they are computed again in one piece. A posterior
@@ -113,6 +114,7 @@ class Posterior:
         self._X = np.empty((BLOCK, dimension))
         self._Y = np.empty((BLOCK, targets))
         self._W = np.empty((BLOCK, targets + 1))
+        self._alpha = np.empty((0, targets))
 
     @classmethod
     def build(cls, kernel: Kernel, noise_var: float, X: Array, Y: Array) -> Posterior:
@@ -152,6 +154,13 @@ class Posterior:
     def U(self) -> Array:
         """L^-1 1, shape (n,)."""
         return self._W[: self.n, -1]
+
+    @property
+    def alpha(self) -> Array:
+        """L^-T W, shape (n, q), computed once for each n; not to be written to."""
+        if len(self._alpha) != self.n:
+            self._alpha = self.factor.solve_transposed(self.W)
+        return self._alpha
 
     @property
     def information_gain(self) -> float:

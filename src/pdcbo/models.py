@@ -175,12 +175,11 @@ class Models:
         for group, candidate_posterior in self._posteriors():
             posterior = candidate_posterior.posterior
             kernel = posterior.kernel
-            weights = posterior.factor.solve_transposed(posterior.W.copy())
             of_theta = kernel.variance * kernel.factors[0].matrix(P, posterior.X)
             of_z = kernel.factors[1].matrix(Q, posterior.X) if Z.shape[1] else np.ones((len(Z), posterior.n))
             for j, i in enumerate(group):
                 h = self.hyper[i]
-                table[i] = h.mean + h.scale * ((of_z * weights[:, j]) @ of_theta.T)
+                table[i] = h.mean + h.scale * ((of_z * posterior.alpha[:, j]) @ of_theta.T)
                 if h.slope:
                     slope = np.array(h.slope)
                     table[i] += ((followed(Z) - 0.5) @ slope[n_theta:])[:, None] + (theta - 0.5) @ slope[:n_theta]

@@ -85,7 +85,7 @@ class _Part:
     def __init__(self, posterior: Posterior, z: Array) -> None:
         kernel, X = posterior.kernel, posterior.X
         self.factor = posterior.factor
-        self.alpha = posterior.factor.solve_transposed(posterior.W)
+        self.alpha = posterior.alpha
         theta_factor, *context_factors = kernel.factors
         here = np.concatenate([np.zeros(X.shape[1] - len(z)), z])[None]
         self.of_context = np.full(len(X), kernel.variance)

@@ -21,7 +21,7 @@ part too, and the quadratic form then lacks 2 d_j; where they don't, 2 d_j is fa
 
 How many features it takes depends on the smallest variance, which is known only afterwards: a coarser level of the
 basis is tried where recent observations promise enough, and its answer is taken if the smallest variance confirms it.
-The mean would show what a coarser level leaves out; there it is phi T' diag(s) L^-T W, with all features.
+The mean would show what a coarser level leaves out; there it is phi T' diag(s) alpha, with all features.
 """
 
 from __future__ import annotations
@@ -112,6 +112,8 @@ class CandidatePosterior:
     def add(self, x: Array, y: Array) -> None:
         """Extend by one observation."""
         self.posterior.add(x, y)
+        if self.structured and self._level is not self._basis.levels[0]:
+            _ = self.posterior.alpha  # which the next step will want, and the factor is in the caches now
 
     def at(self, z: Array) -> tuple[Array, Array]:
         """Return mean (M, q) and standard deviation (M,) of every candidate at the context z (n_z,)."""
@@ -199,7 +201,7 @@ class CandidatePosterior:
         """Return the weights of all functions in the mean, (m, q)."""
         finest, W = self._basis.levels[0], self.posterior.W
         if self._level is not finest:
-            W = s[:, None] * self.posterior.factor.solve_transposed(W)
+            W = s[:, None] * self.posterior.alpha
             parts = tuple(table.columns(*which).T for table, which in self._tables(finest))
         return np.concatenate([_times_few(part, W.astype(part.dtype, copy=False)) for part in parts])
 
