@@ -350,20 +350,21 @@ def test_a_coarser_level_serves_where_no_variance_is_small(candidates) -> None:
     Y = np.sin(3.0 * X[:, :2]) + 0.05 * rng.normal(size=(400, 2))
     model = CandidatePosterior(Posterior.build(kernel, 2.5e-3, X, Y), candidates)
     check(model, X[0, 2:])
-    coarse = model.right_hand_sides
+    coarse = model.solved_for
     # 200 measurements of one point: there the variance is small, and recent observations tell
     for _ in range(200):
         model.add(X[0], Y[0])
     check(model, X[0, 2:])
     fine = model.right_hand_sides
+    assert model.solved_for == fine
     assert coarse <= fine - SPARED
     # recent observations far from it promise more than there is, which shows in the variance
     for x in X[1:17]:
         model.add(np.concatenate([x[:2], x[2:] + 5.0]), Y[0])
     check(model, X[0, 2:])
-    assert model.right_hand_sides == fine
+    assert model.solved_for == fine
     check(model, X[1, 2:] + 0.5)
-    assert model.right_hand_sides <= coarse
+    assert model.solved_for <= coarse
 
 
 GROUPED = [

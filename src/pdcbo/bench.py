@@ -5,7 +5,8 @@ anything is timed. Times are CPU times. A round is one step of each stack, and t
 first of these finds its data pushed out of the caches by the others, as a control loop would.
 
 The floor is the time that the step's arithmetic alone would take at the measured speed of a large matrix product:
-n^2 r + n r^2 for one factor, r right-hand sides, half of it for what is done in single precision. Ratios to
+n^2 r + n r^2 for one factor, r right-hand sides, half of it for what is done in single precision. It counts all
+features; where sums within groups or a coarser level of the features do with less, time may fall below it. Ratios to
 scikit-learn, which move less between machines than times, are held against `benchmarks/baseline.json`.
 """
 

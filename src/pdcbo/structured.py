@@ -101,13 +101,18 @@ class CandidatePosterior:
 
     @property
     def right_hand_sides(self) -> int:
-        """The number of right-hand sides m of the last solve."""
-        return self._level.m if self.structured else len(self.candidates)
+        """The number of right-hand sides m that all functions make."""
+        return self._basis.m if self.structured else len(self.candidates)
 
     @property
     def in_single_precision(self) -> int:
         """How many of them single precision does for."""
-        return self._level.m - self._level.large if self.structured else 0
+        return self._basis.m - self._basis.levels[0].large if self.structured else 0
+
+    @property
+    def solved_for(self) -> int:
+        """How many of them the last solve took."""
+        return self._level.m if self.structured else len(self.candidates)
 
     def add(self, x: Array, y: Array) -> None:
         """Extend by one observation."""
