@@ -48,7 +48,7 @@ LEAST_NOISE = 3e-5
 # a coarser level of the features serves where no variance is below this, times its factor, in the same unit (tests);
 # it is tried where the last observations were of points whose variance before was twice that
 LEAST_VARIANCE = 0.004
-RECENT = 16
+RECENT = 32
 # the context's part of the variance up to which features are used; it is 1 but for linear kernels
 ORDINARY = 16.0
 # fewer observations than this are solved for all candidates, without a look at the rank
