@@ -31,7 +31,7 @@ left.set(title="(a) first features of one axis", xlabel="parameter", ylabel="$R_
 left.legend(fontsize=7, ncol=2)
 
 kept = np.zeros((len(features.axes[0].R), len(features.axes[1].R)))
-kept[features.s, features.t] = np.where(np.arange(features.m) < features.levels[0].large, 1.0, 0.4)
+kept[features.s, features.t] = np.where(np.arange(features.m) < features.finest.large, 1.0, 0.4)
 middle.imshow(kept, origin="lower", cmap="Blues", vmin=-0.3, vmax=1.4)
 middle.set(
     title=f"(b) {features.m} products carry {len(setting.candidates)} candidates\n(light: in single precision)",

@@ -50,7 +50,7 @@ def ways(name: str, n: int) -> tuple[int, list[Callable[[], object]]]:
     B = basis.rows(theta) * s[:, None]
     columns, rows, half = np.asfortranarray(B), B.copy(), np.ascontiguousarray(factor.L[: n // 2])
     panels, inverse, out = Panels(factor, np.dtype(np.float64)), GroupedInverse(factor, basis), np.empty((basis.m, n))
-    large = basis.levels[0].large
+    large = basis.finest.large
     both = (out,) if large == basis.m else (out[:large], out[large:])
     inverse.sort(theta)
 

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pdcbo.features import ENOUGH, SPARED, WIDTH, GridFeatures, find, split
-from pdcbo.gp import Posterior
+from pdcbo.gp import CholeskyFactor, Posterior
 from pdcbo.inverse import GroupedInverse, Strip
 from pdcbo.kernels import Factor, Kernel
 from pdcbo.panels import Panels
@@ -365,6 +365,58 @@ def test_a_coarser_level_serves_where_no_variance_is_small(candidates) -> None:
     assert model.solved_for == fine
     check(model, X[1, 2:] + 0.5)
     assert model.solved_for <= coarse
+
+
+@pytest.mark.parametrize("outside", [0.0, 0.05, 0.2])
+def test_observations_off_the_candidates_may_rule_coarser_levels_out(outside) -> None:
+    rng = np.random.default_rng(3)
+    line = np.linspace(outside, 1.0 - outside, 20)
+    candidates = np.stack(np.meshgrid(line, line, indexing="ij"), axis=-1).reshape(-1, 2)
+    kernel = Kernel((Factor(SE, (0, 1), (0.5, 0.5)), Factor(SE, (2, 3, 4), (0.15,) * 3)))
+    X = rng.random((200, 5))
+    model = CandidatePosterior(Posterior.build(kernel, 0.3, X, np.sin(3.0 * X[:, :2])), candidates)
+    for z in X[:5, 2:]:
+        check(model, z)
+    assert (model.solved_for == model.right_hand_sides) == (outside > 0.0)
+
+
+@pytest.mark.parametrize("noise_var", [5e-5, 2e-3])
+def test_the_mean_of_data_that_contradict_each_other(noise_var) -> None:
+    kernel = Kernel((Factor(SE, (0, 1), (0.7, 0.3)), Factor(SE, (2,), (0.3,))))
+    same = np.tile([*GRID[200], 0.0], (1200, 1))
+    far = np.hstack([GRID[: 15 * 32 : 15], 10.0 + 2.0 * np.arange(32)[:, None]])
+    Y = np.concatenate([np.repeat([-1.0, 1.0], 600), np.zeros(32)])[:, None]
+    model = CandidatePosterior(Posterior.build(kernel, noise_var, np.vstack([same, far]), Y), GRID)
+    for z in (-0.02, -0.05, -0.4):
+        check(model, np.array([z]))
+
+
+def test_alpha_is_computed_ahead_only_where_the_last_step_wanted_it(monkeypatch) -> None:
+    rng = np.random.default_rng(17)
+    kernel = Kernel((Factor(SE, (0, 1, 2, 3, 4, 5), (0.8, 0.8, 0.4, 0.4, 0.4, 0.4)),), 2.0)
+    X = np.hstack([GRID[rng.integers(len(GRID), size=110)], rng.random((110, 4))])
+    Y = np.sin(X[:, :1])
+    model = CandidatePosterior(Posterior.build(kernel, 0.01, X[:100], Y[:100]), GRID)
+    solves = []
+    original = CholeskyFactor.solve_transposed
+    monkeypatch.setattr(
+        CholeskyFactor, "solve_transposed", lambda self, B, **rest: solves.append(len(B)) or original(self, B, **rest)
+    )
+    model.at(X[0, 2:])
+    for x, y in zip(X[100:], Y[100:], strict=True):
+        model.add(x, y)
+    model.at(X[0, 2:])
+    assert model.solved_for < model.right_hand_sides
+    assert solves == [100, 101, 110]
+
+
+@pytest.mark.parametrize("n", [0, 5, 100])
+def test_there_may_be_no_candidates(n) -> None:
+    rng = np.random.default_rng(18)
+    kernel = Kernel((Factor(SE, (0, 1), (0.3, 0.3)),))
+    model = CandidatePosterior(Posterior.build(kernel, 0.01, rng.random((n, 2)), np.zeros((n, 2))), np.empty((0, 1)))
+    mean, std = model.at(np.array([0.5]))
+    assert (mean.shape, std.shape) == ((0, 2), (0,))
 
 
 GROUPED = [

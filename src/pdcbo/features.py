@@ -28,20 +28,22 @@ from pdcbo.kernels import Factor, Kernel
 from pdcbo.problem import Array
 
 Indices = NDArray[np.intp]
-# V' of all functions, (m, n) in one piece, or that of large features and, in single precision, that of small ones
+# V' of some functions, (m, n) in one piece, or that of large features and, in single precision, that of small ones
 Parts = tuple[NDArray[Any], ...]
 
 # The shares of the tolerance that the pivots of an axis may leave, and that the dropped features may have.
 PIVOTS, DROPPED = 0.02, 0.02
 # The width of BLAS kernels: a solve with 56 right-hand sides takes less time than one with 54.
 WIDTH = 8
+# What the features may leave of the kernel between an observation off the candidates and these, in tolerances.
+OFF = 4.0
 # The square of a feature, relative to the tolerance, below which single precision does for it (tests).
 SMALL = 5e3
 # The tolerances of the levels, relative to that of the finest.
 LEVELS = (1.0, 100.0, 1500.0)
 # Fewer small features than this are solved for faster together with the others.
 ENOUGH = 24
-# A coarser level must spare as many right-hand sides, since its mean takes a solve of its own.
+# A coarser level must spare as many right-hand sides as this, since its mean takes a solve of its own.
 SPARED = 8
 
 
@@ -136,9 +138,14 @@ class Basis(ABC):
         self.columns_of_u = candidates.shape[1]
 
     @property
+    def finest(self) -> Level:
+        """The level with all functions."""
+        return self.levels[0]
+
+    @property
     def m(self) -> int:
         """The number of functions."""
-        return self.levels[0].m
+        return self.finest.m
 
     @property
     def runs(self) -> list[tuple[int, Indices, Indices]]:
@@ -237,12 +244,16 @@ class Features(Basis):
         """Compute the features of any point, shape (r,)."""
         return self.axis.at(point)[self._kept]
 
-    def serve(self, point: Array) -> bool:
-        """Tell whether the features give the kernel between a point and all candidates."""
+    def serving(self, point: Array) -> int:
+        """Return how many of the levels, the finest first, give the kernel between a point and all candidates."""
         if point.tobytes() in self._index:
-            return True
-        error = self.kernel.matrix(point[None], self.candidates)[0] - self.phi @ self.at(point)
-        return bool(np.abs(error).max() <= 4.0 * self.tolerance)
+            return len(self.levels)
+        row, features = self.kernel.matrix(point[None], self.candidates)[0], self.at(point)
+        for i, level in enumerate(self.levels):
+            error = np.abs(row - self.phi[:, : level.m] @ features[: level.m]).max()
+            if error > max(OFF, DROPPED * level.factor) * self.tolerance:
+                return i
+        return len(self.levels)
 
     def variance(self, level: Level, parts: Parts, prior: float) -> Array:
         """Return the variance (M,) at a context whose part of the prior variance is `prior`."""
@@ -250,7 +261,10 @@ class Features(Basis):
         return variance
 
     def _gram(self, parts: Parts) -> Array:
-        """Return H with V' V in its first rows, what small features are part of in single precision."""
+        """Return H (r, r), whose first rows and columns hold the lower triangle of V' V, and the others nothing.
+
+        What small features are part of is computed in single precision.
+        """
         V = parts[0]
         large = len(V)
         H = np.empty((self.m, self.m))

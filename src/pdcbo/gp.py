@@ -157,9 +157,11 @@ class Posterior:
 
     @property
     def alpha(self) -> Array:
-        """L^-T W, shape (n, q), computed once for each n; not to be written to."""
+        """L^-T W, shape (n, q), computed once for each n."""
         if len(self._alpha) != self.n:
-            self._alpha = self.factor.solve_transposed(self.W)
+            alpha = self.factor.solve_transposed(self.W)
+            alpha.flags.writeable = False
+            self._alpha = alpha
         return self._alpha
 
     @property

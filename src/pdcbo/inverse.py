@@ -48,7 +48,7 @@ class GroupedInverse:
         # where each function comes in the runs
         self._ranks = np.argsort(np.concatenate([functions for _, _, functions in self._runs]))
         # one run of large functions is written where it belongs; others are sorted afterwards
-        self._sorted = len(self._runs) == 1 and basis.levels[0].large == basis.m
+        self._sorted = len(self._runs) == 1 and basis.finest.large == basis.m
         self._rows = np.empty((0 if self._sorted else basis.m, STRIP))
         self._numbers: dict[bytes, int] = {}
         self._group = np.empty(0, np.intp)
@@ -160,7 +160,7 @@ class Strip:
 
     def append(self, columns: Array, group: NDArray[np.intp]) -> None:
         """Add rows of S, given their columns (n, c), to the strip; group (n,) is that of each column."""
-        from scipy.sparse import csr_array  # as `pdcbo.lapack` does: a process that starts does without
+        from scipy.sparse import csr_array  # here, since importing SciPy takes long (`pdcbo.lapack`)
 
         known, width = len(self.order), self.end - self.begin
         self.end = len(group)

@@ -6,9 +6,10 @@
     p             PANEL rows, the full blocks after the last PANEL, or the rows after the last full block
 
 Most of it, for many observations, is one product of matrices a panel, L_p V_<p, which BLAS does at full speed and where
-L lies. The triangles are copied, since BLAS wants each in one piece: once when its blocks are full, and at each solve
-for the rows after them. V depends on the factor alone, and not on when it was solved for before. It is as accurate as
-LAPACK's, but for rounding that differs, which shows where there is next to no noise; `pdcbo.structured` minds that.
+L lies. Triangles are copied, since BLAS wants each in one piece: one of full blocks whenever a block of it was filled,
+and that of the rows after them at each solve. V depends on the factor alone, and not on when it was solved for before.
+It is as accurate as LAPACK's, but for rounding that differs, which shows where there is next to no noise;
+`pdcbo.structured` minds that.
 """
 
 from __future__ import annotations
@@ -42,9 +43,7 @@ class Panels:
             return B
         L, n = self._rows(), self._factor.n
         substitute = lapack.dtrsm if self.dtype == np.float64 else lapack.strsm
-        full = n // BLOCK * BLOCK
-        for b in (*range(0, full, PANEL), full):
-            e = min(b + PANEL, full) if b < full else n
+        for b, e in _bounds(n):
             here = B[b:e]
             if b:
                 here -= L[b:e, :b] @ B[:b]
@@ -72,3 +71,10 @@ class Panels:
             if e % BLOCK == 0:
                 self._triangles[b] = triangle
         return triangle
+
+
+def _bounds(n: int) -> list[tuple[int, int]]:
+    """Return the first row of each panel, and the first after its last."""
+    full = n // BLOCK * BLOCK
+    bounds = [(b, min(b + PANEL, full)) for b in range(0, full, PANEL)]
+    return bounds if full == n else [*bounds, (full, n)]

@@ -10,18 +10,18 @@ context z. `docs/engine.md` explains with a figure what makes that cheap:
    solved for in single precision: an error in V there is multiplied by the feature.
 4. Parameters repeat: with the inverse of the factor, sums over the observations of one value of a parameter come first,
    and what is left to do with r right-hand sides is linear in n (`pdcbo.inverse`).
+5. Large variances need fewer features. How large they are is known only afterwards: a coarser level of the features is
+   tried where recent observations promise enough, and its answer is taken if the smallest variance confirms it. The
+   mean shows what such a level leaves out, and is computed with all features from alpha.
 
     T (n, m)   k_theta(data, candidates), m = M; or the features of the data, m = r
     s (n,)     k_z(data, z)
     V (n, m)   L^-1 diag(s) T,   mean = V' W,   var = k - sum_n V^2   for m = M, or through the features phi
                mean = phi V' W,   var_j = k - 2 d_j - phi_j' V' V phi_j
+               mean = phi T' diag(s) alpha   at a coarser level, where V is of the first features only
 
 d_j is what the features leave of k_theta(c_j, c_j). Where the data determine candidate j they determine its missing
 part too, and the quadratic form then lacks 2 d_j; where they don't, 2 d_j is far below the variance.
-
-How many features it takes depends on the smallest variance, which is known only afterwards: a coarser level of the
-basis is tried where recent observations promise enough, and its answer is taken if the smallest variance confirms it.
-The mean would show what a coarser level leaves out; there it is phi T' diag(s) alpha, with all features.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdcbo import lapack
-from pdcbo.features import Columns, Features, Level, Parts, find, split
+from pdcbo.features import LEVELS, Columns, Features, Level, Parts, find, split
 from pdcbo.gp import BLOCK, Posterior
 from pdcbo.inverse import GroupedInverse
 from pdcbo.kernels import Kernel
@@ -45,10 +45,12 @@ TOLERANCE = 1e-8
 # noise variance, relative to the prior variance, below which rounding in the features' quadratic forms, and sums in
 # another order than the plain posterior's, would show
 LEAST_NOISE = 3e-5
-# a coarser level of the features serves where no variance is below this, times its factor, in the same unit (tests);
-# it is tried where the last observations were of points whose variance before was twice that
+# a coarser level of the features serves where no variance is below this, times its factor, in the unit of the tolerance
+# (tests); it is tried where the last observations were of points whose variance before was at least twice that
 LEAST_VARIANCE = 0.004
 RECENT = 32
+# noise variance, relative to the prior variance, below which rounding in alpha would show in the mean (tests)
+LEAST_NOISE_OF_ALPHA = 1e-3
 # the context's part of the variance up to which features are used; it is 1 but for linear kernels
 ORDINARY = 16.0
 # fewer observations than this are solved for all candidates, without a look at the rank
@@ -87,7 +89,9 @@ class CandidatePosterior:
         """Forget all that was made from the observations."""
         self._features: Features | None = None
         self._searched = False
-        self._served = 0
+        self._served = 0  # observations of which it is known whether the features serve them
+        self._serving = len(LEVELS)  # the number of levels that serve all of these
+        self._wants_alpha = False
         self.in_groups = False  # whether the last solve summed within groups first
         self._panels = Panels(self.posterior.factor, np.dtype(np.float64))
         self._small_panels = Panels(self.posterior.factor, np.dtype(np.float32))
@@ -101,13 +105,13 @@ class CandidatePosterior:
 
     @property
     def right_hand_sides(self) -> int:
-        """The number of right-hand sides m that all functions make."""
+        """The number of functions, which is that of right-hand sides of a solve for all of them."""
         return self._basis.m if self.structured else len(self.candidates)
 
     @property
     def in_single_precision(self) -> int:
         """How many of them single precision does for."""
-        return self._basis.m - self._basis.levels[0].large if self.structured else 0
+        return self._basis.m - self._basis.finest.large if self.structured else 0
 
     @property
     def solved_for(self) -> int:
@@ -117,8 +121,9 @@ class CandidatePosterior:
     def add(self, x: Array, y: Array) -> None:
         """Extend by one observation."""
         self.posterior.add(x, y)
-        if self.structured and self._level is not self._basis.levels[0]:
-            _ = self.posterior.alpha  # which the next step will want, and the factor is in the caches now
+        if self._wants_alpha:
+            self._wants_alpha = False
+            _ = self.posterior.alpha  # which the next step will want again, and the factor is in the caches now
 
     def at(self, z: Array) -> tuple[Array, Array]:
         """Return mean (M, q) and standard deviation (M,) of every candidate at the context z (n_z,)."""
@@ -135,19 +140,25 @@ class CandidatePosterior:
     def _structured_at(self, here: Array, of_theta: Kernel, of_context: Kernel) -> tuple[Array, Array]:
         """Return what `at` does, for a product kernel and the context (1, n_z)."""
         prior = float(of_context.diagonal(here)[0])
-        noisy = self._noisy(prior)
+        noise_var, largest = self.posterior.noise_var, self._largest_prior_variance(prior)
+        noisy = noise_var >= LEAST_NOISE * largest
         self._choose_basis(of_theta, noisy and self._ordinary(prior, of_context))
         self._extend()
         s = of_context.matrix(here, self.posterior.X[:, self.n_theta :])[0]
-        promised = self._recent_variance() / 2.0
-        while True:
-            self._level = self._level_for(promised, noisy)
-            parts = self._solve(s, noisy)
-            mean = self._basis.sums(self._weights(parts, s))
-            variance = self._basis.variance(self._level, parts, prior)
-            promised = float(variance.min())
-            if self._serves(self._level, promised):
-                return mean, np.sqrt(np.maximum(variance, 0.0, out=variance), out=variance)
+        promised = self._recent_variance() / 2.0 if noise_var >= LEAST_NOISE_OF_ALPHA * largest else 0.0
+        served = False
+        while not served:  # with a finer level each time
+            level = self._level_for(promised)
+            self.in_groups = noisy and self._inverse.pays(level.work)
+            if self.in_groups:
+                level = self._basis.finest
+            parts = self._solve(level, s, noisy)
+            variance = self._basis.variance(level, parts, prior)
+            promised = float(variance.min(initial=np.inf))
+            served = self._serves(level, promised)
+        self._level, self._wants_alpha = level, level is not self._basis.finest
+        mean = self._basis.sums(self._weights(level, parts, s))
+        return mean, np.sqrt(np.maximum(variance, 0.0, out=variance), out=variance)
 
     def _recent_variance(self) -> float:
         """Return the smallest variance that one of the last observations had before it was made."""
@@ -158,21 +169,19 @@ class CandidatePosterior:
 
     def _serves(self, level: Level, variance: float) -> bool:
         """Tell whether a level is accurate for variances from this one on."""
-        return level.factor == 1.0 or variance >= LEAST_VARIANCE * level.factor * self._size
+        return level is self._basis.finest or variance >= LEAST_VARIANCE * level.factor * self._size
 
-    def _level_for(self, variance: float, noisy: bool) -> Level:
-        """Return the coarsest level that serves; sums within groups take the finest."""
-        levels = self._basis.levels
-        level = next(level for level in reversed(levels) if self._serves(level, variance))
-        self.in_groups = noisy and self._inverse.pays(level.work)
-        return levels[0] if self.in_groups else level
+    def _level_for(self, variance: float) -> Level:
+        """Return the coarsest level that serves variances from this one on, and all observations."""
+        levels = self._basis.levels[: self._serving]
+        return next(level for level in reversed(levels) if self._serves(level, variance))
 
-    def _noisy(self, prior: float) -> bool:
-        """Tell whether the noise hides rounding, for the candidates at a context of this variance and for the data."""
+    def _largest_prior_variance(self, prior: float) -> float:
+        """Return the largest prior variance, of the candidates at a context of this variance and of the data."""
         size = self._largest * prior
         if self._linear:
             size = max(size, float(self.posterior.kernel.diagonal(self.posterior.X).max(initial=0.0)))
-        return self.posterior.noise_var >= LEAST_NOISE * size
+        return size
 
     def _ordinary(self, prior: float, of_context: Kernel) -> bool:
         """Tell whether the context's part of the variance, here and in the data, is what tolerances were set for."""
@@ -180,19 +189,19 @@ class CandidatePosterior:
             return True
         return max(prior, float(of_context.diagonal(self.posterior.X[:, self.n_theta :]).max(initial=0.0))) <= ORDINARY
 
-    def _solve(self, s: Array, noisy: bool) -> Parts:
-        """Return V' of all functions, or that of large and of small features, in memory that the next call reuses."""
+    def _solve(self, level: Level, s: Array, noisy: bool) -> Parts:
+        """Return V' of a level's functions, or of the large and the small ones, in memory that the next call reuses."""
         if not noisy:
-            return (self.posterior.factor.solve(self._table.times(s, 0, self._level.m)).T,)
+            return (self.posterior.factor.solve(self._table.times(s, 0, level.m)).T,)
         if self.in_groups:
             return self._solve_in_groups(s)
-        return tuple(table.panels.solve(table.times(s, *which)).T for table, which in self._tables(self._level))
+        return tuple(table.panels.solve(table.times(s, *which)).T for table, which in self._tables(level))
 
     def _solve_in_groups(self, s: Array) -> Parts:
-        """Return the same."""
+        """Return V' of all functions in the same way: of full blocks by sums within groups, then by the solve."""
         L, n, done = self.posterior.factor.L, self.posterior.n, self._inverse.n
-        tables = self._tables(self._level)
-        parts = tuple(table.room(*which).reshape(-1, n) for table, which in tables)
+        tables = self._tables(self._basis.finest)
+        parts = tuple(table.room(*which).reshape(-1, n) for table, which in tables)  # the room for V, taken for V'
         self._inverse.times(s[:done], self.posterior.X[:, : self.n_theta], tuple(V[:, :done] for V in parts))
         for V, (table, which) in zip(parts, tables, strict=True):
             if done < n:
@@ -202,13 +211,14 @@ class CandidatePosterior:
                 V[:, done:] = substitute(last[:, done:], rest, lower=1)[0].T
         return parts
 
-    def _weights(self, parts: Parts, s: Array) -> Array:
-        """Return the weights of all functions in the mean, (m, q)."""
-        finest, W = self._basis.levels[0], self.posterior.W
-        if self._level is not finest:
-            W = s[:, None] * self.posterior.alpha
-            parts = tuple(table.columns(*which).T for table, which in self._tables(finest))
-        return np.concatenate([_times_few(part, W.astype(part.dtype, copy=False)) for part in parts])
+    def _weights(self, level: Level, parts: Parts, s: Array) -> Array:
+        """Return the weights of all functions in the mean, (m, q): V' W, or T' diag(s) alpha at a coarser level."""
+        finest = self._basis.finest
+        if level is finest:
+            return np.concatenate([_times_few(V, self.posterior.W) for V in parts])
+        scaled = s[:, None] * self.posterior.alpha
+        tables = [table.columns(*which) for table, which in self._tables(finest)]
+        return np.concatenate([_times_few(T.T, scaled) for T in tables])
 
     def _tables(self, level: Level) -> list[tuple[Table, tuple[int, int]]]:
         """Return the tables of a level's functions, and which of them it takes from each."""
@@ -237,10 +247,13 @@ class CandidatePosterior:
             self._features = find(kernel, self.candidates, TOLERANCE * size, limit)
 
     def _serve(self, theta: Array) -> None:
-        """Give the features up if they do not serve an observation off the candidates."""
+        """Give levels up that do not serve an observation off the candidates, and the features if none does."""
         while self._features is not None and self._served < len(theta):
-            if not self._features.serve(theta[self._served]):
+            serving = self._features.serving(theta[self._served])
+            if serving == 0:
                 self._features = None
+            else:
+                self._serving = min(self._serving, serving)
             self._served += 1
 
     def _extend(self) -> None:
@@ -258,7 +271,7 @@ class CandidatePosterior:
         small = [level.large for level in basis.levels if level.large < level.m]
         self._table = Table(0, max(level.large for level in basis.levels), self._panels)
         self._small = Table(min(small, default=basis.m), basis.m, self._small_panels)
-        self._inverse = GroupedInverse(self.posterior.factor, basis)
+        self._inverse: GroupedInverse = GroupedInverse(self.posterior.factor, basis)
 
 
 class Table:
@@ -301,5 +314,5 @@ class Table:
 
 
 def _times_few(V: NDArray[Any], W: NDArray[Any]) -> NDArray[Any]:
-    """Return V W for few columns W, one by one: BLAS would first copy V to multiply matrices."""
-    return np.array([V @ w for w in W.T]).T
+    """Return V W for few columns W, one by one, in V's precision: BLAS would first copy V to multiply matrices."""
+    return np.array([V @ w for w in W.astype(V.dtype, copy=False).T]).T
