@@ -160,7 +160,7 @@ def main(out: Path, quick: bool, wanted: list[str]) -> None:
     names = [name for name in wanted if "not usable" not in versions[name]]
     results = []
     for setting in ("A50", "B") if quick else SETTINGS:
-        for n, rounds in ((500, 5),) if quick else ((500, 7), (2000, 3)):
+        for n, rounds in ((500, 5),) if quick else ((500, 15), (2000, 3)):
             print(f"measuring {setting}, n = {n} ...", flush=True)
             results.append(compare(SETTINGS[setting], n, names, rounds))
     cold = {name: cold_start(name) for name in names if name not in ("pdcbo separate", "BoTorch conditioned")}
