@@ -16,8 +16,9 @@ from statistics import median
 
 import numpy as np
 
+from pdcbo.basis import Basis, Columns
 from pdcbo.bench import SETTINGS
-from pdcbo.features import Basis, Columns, find, split
+from pdcbo.features import find, split
 from pdcbo.gp import Posterior
 from pdcbo.inverse import GroupedInverse
 from pdcbo.panels import Panels

@@ -16,20 +16,15 @@ all candidates then go axis by axis, and cost next to nothing. Candidates that a
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pdcbo import lapack
+from pdcbo.axis import Axis
+from pdcbo.basis import Basis, Indices, Level, Parts
 from pdcbo.kernels import Factor, Kernel
 from pdcbo.problem import Array
-
-Indices = NDArray[np.intp]
-# V' of some functions, (m, n) in one piece, or that of large features and, in single precision, that of small ones
-Parts = tuple[NDArray[Any], ...]
 
 # The shares of the tolerance that the pivots of an axis may leave, and that the dropped features may have.
 PIVOTS, DROPPED = 0.02, 0.02
@@ -67,133 +62,6 @@ def split(kernel: Kernel, n: int) -> tuple[Kernel, Kernel] | None:
             part = Factor(factor.family, columns, tuple(factor.length_scales[i] for i in own), choices)
             (first if kind else second).append(part)
     return Kernel(tuple(first), kernel.variance), Kernel(tuple(second))
-
-
-class Axis:
-    """The features of a kernel on m points, orthogonal to each other, the largest first."""
-
-    def __init__(self, kernel: Kernel, points: Array, R: Array, pivots: list[int]) -> None:
-        self.kernel = kernel
-        self.pivots = points[pivots]
-        self._C = R[:, pivots]
-        self._rotation = np.linalg.eigh(R @ R.T)[1][:, ::-1].T
-        self.R = self._rotation @ R
-        self._index = {point.tobytes(): j for j, point in enumerate(points)}
-
-    @classmethod
-    def find(cls, kernel: Kernel, points: Array, tolerance: float, limit: int) -> Axis | None:
-        """Return at most `limit` features that leave no more than `tolerance` of any k(u, u), or None."""
-        left = kernel.diagonal(points)
-        R = np.empty((limit, len(points)))
-        pivots: list[int] = []
-        while left.max() > tolerance:
-            r, j = len(pivots), int(np.argmax(left))
-            if r == limit:
-                return None
-            row = kernel.matrix(points[j : j + 1], points)[0]
-            R[r] = (row - R[:r, j] @ R[:r]) / np.sqrt(left[j])
-            left -= R[r] * R[r]
-            left[j] = 0.0
-            pivots.append(j)
-        return cls(kernel, points, R[: len(pivots)].copy(), pivots)
-
-    def look_up(self, point: Array) -> Array:
-        """Return the features of a point of the axis, or of any other, shape (rho,)."""
-        j = self._index.get(point.tobytes())
-        return self.at(point) if j is None else self.R[:, j]
-
-    def at(self, point: Array) -> Array:
-        """Compute the features of any point, shape (rho,)."""
-        row = self.kernel.matrix(self.pivots, point[None])
-        features: Array = self._rotation @ lapack.dtrtrs(self._C, row, lower=0, trans=1)[0][:, 0]
-        return features
-
-
-@dataclass(frozen=True)
-class Level:
-    """The first m functions of a basis, enough for variances that are not too small; the finest level has them all."""
-
-    factor: float  # its tolerance, relative to the finest
-    m: int
-    large: int  # the first of them, which need double precision
-
-    @property
-    def work(self) -> float:
-        """What a solve takes, in right-hand sides in double precision."""
-        return (self.large + self.m) / 2
-
-
-class Basis(ABC):
-    """m functions of theta in which k between all data and all candidates is written.
-
-    For `pdcbo.inverse` each is a product outer_a(u) inner_t(v), u the first columns of theta and v the others.
-    """
-
-    levels: list[Level]  # the finest first
-
-    def __init__(self, kernel: Kernel, candidates: Array) -> None:
-        self.kernel = kernel
-        self.candidates = candidates
-        self.diagonal = kernel.diagonal(candidates)
-        self.columns_of_u = candidates.shape[1]
-
-    @property
-    def finest(self) -> Level:
-        """The level with all functions."""
-        return self.levels[0]
-
-    @property
-    def m(self) -> int:
-        """The number of functions."""
-        return self.finest.m
-
-    @property
-    def runs(self) -> list[tuple[int, Indices, Indices]]:
-        """The functions sorted by t: each t, the a of its functions, and which these are."""
-        return [(0, np.arange(self.m), np.arange(self.m))]
-
-    @abstractmethod
-    def rows(self, theta: Array) -> Array:
-        """Return the functions of points, shape (c, m)."""
-
-    def outer(self, u: Array) -> Array:
-        """Return the functions outer_a of a point; by default u is all of theta, and these are all functions."""
-        functions: Array = self.rows(u[None])[0]
-        return functions
-
-    def inner(self, v: Array) -> Array:
-        """Return the functions inner_t of a point; by default v is empty, and there is the constant 1."""
-        return np.ones(1)
-
-    @abstractmethod
-    def sums(self, mu: Array) -> Array:
-        """Return the mean of each candidate, shape (M, q), given the weights of all functions (m, q)."""
-
-    @abstractmethod
-    def variance(self, level: Level, parts: Parts, prior: float) -> Array:
-        """Return the variance (M,) at a context whose part of the prior variance is `prior`."""
-
-
-class Columns(Basis):
-    """The columns of the kernel at the M candidates themselves, for kernels without low rank."""
-
-    def __init__(self, kernel: Kernel, candidates: Array) -> None:
-        super().__init__(kernel, candidates)
-        self.levels = [Level(1.0, len(candidates), len(candidates))]
-
-    def rows(self, theta: Array) -> Array:
-        """Return k between points and all candidates, shape (c, M)."""
-        return self.kernel.matrix(theta, self.candidates)
-
-    def sums(self, mu: Array) -> Array:
-        """Return mu: each candidate has a function of its own."""
-        return mu
-
-    def variance(self, level: Level, parts: Parts, prior: float) -> Array:
-        """Return the variance (M,) at a context whose part of the prior variance is `prior`."""
-        (V,) = parts
-        variance: Array = self.diagonal * prior - np.einsum("mn,mn->m", V, V)
-        return variance
 
 
 class Features(Basis):

@@ -25,7 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdcbo import lapack
-from pdcbo.features import Basis, Parts, whole
+from pdcbo.basis import Basis, Parts
+from pdcbo.features import whole
 from pdcbo.gp import BLOCK, CholeskyFactor
 from pdcbo.problem import Array
 

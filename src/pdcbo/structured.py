@@ -32,7 +32,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdcbo import lapack
-from pdcbo.features import LEVELS, Columns, Features, Level, Parts, find, split
+from pdcbo.basis import Columns, Level, Parts
+from pdcbo.features import LEVELS, Features, find, split
 from pdcbo.gp import BLOCK, Posterior
 from pdcbo.inverse import GroupedInverse
 from pdcbo.kernels import Kernel
