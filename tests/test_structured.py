@@ -148,7 +148,7 @@ def test_noise_may_be_far_above_the_prior_variance(candidates, variance) -> None
     ("owner", "name", "call"),
     [
         (Table, "append", 1), (Table, "append", 2), (Panels, "_rows", 1), (Panels, "_rows", 2), (Panels, "solve", 1),
-        (Panels, "_triangle", 2), (Panels, "_triangle", 4),
+        (Panels, "_inverse", 2), (Panels, "_inverse", 4),
     ],
 )  # fmt: skip
 def test_after_an_interrupt_it_starts_anew(monkeypatch, owner, name, call) -> None:

@@ -6,10 +6,10 @@
     p             PANEL rows, the full blocks after the last PANEL, or the rows after the last full block
 
 Most of it, for many observations, is one product of matrices a panel, L_p V_<p, which BLAS does at full speed and where
-L lies. Triangles are copied, since BLAS wants each in one piece: one of full blocks whenever a block of it was filled,
-and that of the rows after them at each solve. V depends on the factor alone, and not on when it was solved for before.
-It is as accurate as LAPACK's, but for rounding that differs, which shows where there is next to no noise;
-`pdcbo.structured` minds that.
+L lies. BLAS multiplies by a triangle faster than it substitutes in it, and so each L_pp is inverted: one of full blocks
+whenever a block of it was filled, and that of the rows after them at each solve. V depends on the factor alone, and not
+on when it was solved for before. It is as accurate as LAPACK's, but for rounding that differs, which shows where there
+is next to no noise; `pdcbo.structured` minds that.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Panels:
     def __init__(self, factor: CholeskyFactor, dtype: np.dtype[Any]) -> None:
         self._factor = factor
         self.dtype = dtype
-        self._triangles: dict[int, Matrix] = {}  # of full blocks from a row on, L_pp' in Fortran order
+        self._inverses: dict[int, Matrix] = {}  # of full blocks from a row on, that of L_pp' in Fortran order
         self._copy = np.empty((0, 0), dtype)
         self._copied = 0  # rows of it
 
@@ -42,12 +42,12 @@ class Panels:
         if B.size == 0:
             return B
         L, n = self._rows(), self._factor.n
-        substitute = lapack.dtrsm if self.dtype == np.float64 else lapack.strsm
+        multiply = lapack.dtrmm if self.dtype == np.float64 else lapack.strmm
         for b, e in _bounds(n):
             here = B[b:e]
             if b:
                 here -= L[b:e, :b] @ B[:b]
-            substitute(1.0, self._triangle(L, b, e), here.T, 1, 0, 0, 0, 1)  # here.T is overwritten
+            multiply(1.0, self._inverse(b, e), here.T, 1, 0, 0, 0, 1)  # here.T is overwritten
         return B
 
     def _rows(self) -> Matrix:
@@ -63,14 +63,14 @@ class Panels:
         self._copied = n
         return self._copy[:n, :n]
 
-    def _triangle(self, L: Matrix, b: int, e: int) -> Matrix:
-        """Return L_pp' of the panel from row b to e, in Fortran order."""
-        triangle = self._triangles.get(b)
-        if triangle is None or len(triangle) < e - b:
-            triangle = L[b:e, b:e].copy().T
+    def _inverse(self, b: int, e: int) -> Matrix:
+        """Return the inverse of L_pp' of the panel from row b to e, in Fortran order."""
+        inverse = self._inverses.get(b)
+        if inverse is None or len(inverse) < e - b:
+            inverse = lapack.dtrtri(self._factor.L[b:e, b:e].T, lower=0)[0].astype(self.dtype, order="F", copy=False)
             if e % BLOCK == 0:
-                self._triangles[b] = triangle
-        return triangle
+                self._inverses[b] = inverse
+        return inverse
 
 
 def _bounds(n: int) -> list[tuple[int, int]]:
