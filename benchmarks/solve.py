@@ -21,7 +21,7 @@ from pdcbo.bench import SETTINGS
 from pdcbo.features import find, split
 from pdcbo.gp import Posterior
 from pdcbo.inverse import GroupedInverse
-from pdcbo.panels import Panels
+from pdcbo.panels import Inverses, Panels
 from pdcbo.structured import MAX_RANK, TOLERANCE
 
 ROUNDS = 40
@@ -50,7 +50,8 @@ def ways(name: str, n: int) -> tuple[int, list[Callable[[], object]]]:
     s = parts[1].matrix(X[:1, n_theta:], X[:, n_theta:])[0]
     B = basis.rows(theta) * s[:, None]
     columns, rows, half = np.asfortranarray(B), B.copy(), np.ascontiguousarray(factor.L[: n // 2])
-    panels, inverse, out = Panels(factor, np.dtype(np.float64)), GroupedInverse(factor, basis), np.empty((basis.m, n))
+    panels = Panels(Inverses(factor), np.dtype(np.float64))
+    inverse, out = GroupedInverse(factor, basis), np.empty((basis.m, n))
     large = basis.finest.large
     both = (out,) if large == basis.m else (out[:large], out[large:])
     inverse.sort(theta)

@@ -5,7 +5,7 @@ import pytest
 
 from pdcbo.gp import BLOCK, Posterior
 from pdcbo.kernels import Factor, Kernel
-from pdcbo.panels import PANEL, Panels
+from pdcbo.panels import PANEL, Inverses, Panels
 
 KERNEL = Kernel((Factor("squared-exponential", (0, 1), (0.3, 0.3)),))
 
@@ -16,7 +16,7 @@ def test_grown_or_built_the_solution_is_the_same_and_right(dtype, error) -> None
     size = 2 * PANEL + 5
     X, Y, B = rng.random((size, 2)), rng.normal(size=(size, 1)), rng.normal(size=(size, 5))
     grown = Posterior(KERNEL, 0.01, 2)
-    panels = Panels(grown.factor, np.dtype(dtype))
+    panels = Panels(Inverses(grown.factor), np.dtype(dtype))
     for n in range(1, size + 1):
         grown.add(X[n - 1], Y[n - 1])
         if n % 7 and n % BLOCK not in (0, 1, BLOCK - 1):
@@ -25,7 +25,7 @@ def test_grown_or_built_the_solution_is_the_same_and_right(dtype, error) -> None
         solution = panels.solve(sides.copy())
         assert solution.dtype == dtype
         np.testing.assert_allclose(solution, grown.factor.solve(B[:n]), rtol=0, atol=error)
-        built = Panels(Posterior.build(KERNEL, 0.01, X[:n], Y[:n]).factor, np.dtype(dtype))
+        built = Panels(Inverses(Posterior.build(KERNEL, 0.01, X[:n], Y[:n]).factor), np.dtype(dtype))
         assert (solution == built.solve(sides)).all()
 
 
@@ -35,7 +35,7 @@ def test_any_number_of_right_hand_sides(n, m) -> None:
     rng = np.random.default_rng(12)
     factor = Posterior.build(KERNEL, 0.01, rng.random((n, 2)), rng.normal(size=(n, 1))).factor
     B = rng.normal(size=(n, m))
-    solution = Panels(factor, np.dtype(np.float64)).solve(B.copy())
+    solution = Panels(Inverses(factor), np.dtype(np.float64)).solve(B.copy())
     assert solution.shape == (n, m)
     np.testing.assert_allclose(solution, factor.solve(B), rtol=0, atol=1e-12)
 
@@ -45,7 +45,7 @@ def test_little_noise_loses_no_digits() -> None:
     X = np.repeat(rng.random((40, 2)), 10, axis=0)  # repeated points and little noise: as ill-conditioned as it gets
     factor = Posterior.build(KERNEL, 1e-6, X, rng.normal(size=(len(X), 1))).factor
     B = KERNEL.matrix(X, rng.random((20, 2)))
-    V = Panels(factor, np.dtype(np.float64)).solve(B.copy())
+    V = Panels(Inverses(factor), np.dtype(np.float64)).solve(B.copy())
     assert np.abs(factor.L @ V - B).max() < 5e-14  # that of LAPACK's solution is below 1e-14
     explained = np.square(factor.solve(B)).sum(axis=0)
     assert np.abs(np.square(V).sum(axis=0) - explained).max() < 2e-7 * 1e-6  # of the noise variance
@@ -56,6 +56,6 @@ def test_a_solve_overwrites_its_right_hand_sides_and_nothing_else() -> None:
     posterior = Posterior.build(KERNEL, 0.01, rng.random((PANEL + 9, 2)), rng.normal(size=(PANEL + 9, 1)))
     L, B = posterior.factor.L.copy(), rng.normal(size=(PANEL + 9, 3))
     room = B.copy()
-    assert Panels(posterior.factor, np.dtype(np.float64)).solve(room) is room
+    assert Panels(Inverses(posterior.factor), np.dtype(np.float64)).solve(room) is room
     assert (posterior.factor.L == L).all()
     assert (room != B).all()

@@ -37,7 +37,7 @@ from pdcbo.features import LEVELS, Features, find, split
 from pdcbo.gp import BLOCK, Posterior
 from pdcbo.inverse import GroupedInverse
 from pdcbo.kernels import Kernel
-from pdcbo.panels import Panels
+from pdcbo.panels import Inverses, Panels
 from pdcbo.problem import Array
 
 # what features may leave of the kernel, relative to the noise variance or, where that is less, to the prior variance:
@@ -94,8 +94,9 @@ class CandidatePosterior:
         self._serving = len(LEVELS)  # the number of levels that serve all of these
         self._wants_alpha = False
         self.in_groups = False  # whether the last solve summed within groups first
-        self._panels = Panels(self.posterior.factor, np.dtype(np.float64))
-        self._small_panels = Panels(self.posterior.factor, np.dtype(np.float32))
+        inverses = Inverses(self.posterior.factor)
+        self._panels = Panels(inverses, np.dtype(np.float64))
+        self._small_panels = Panels(inverses, np.dtype(np.float32))
         if self._parts is not None:
             self._start_tables(self._columns)
 
