@@ -9,8 +9,8 @@ Most of it, for many observations, is one product of matrices a panel, L_p V_<p,
 L lies. It multiplies by the inverse of a triangle faster than it substitutes in it, and fastest by a few rows of the
 inverse at a time, each from its first column to the diagonal. So each L_pp is inverted: one of full blocks grows with
 these, and that of the rows after them is computed once for each number of observations. V depends on the factor alone,
-and not on when it was solved for before. It is as accurate as LAPACK's, but for rounding that differs, which shows where
-there is next to no noise; `pdcbo.structured` minds that.
+and not on when it was solved for before. It is as accurate as LAPACK's, but for rounding that differs, which shows
+where there is next to no noise; `pdcbo.structured` minds that.
 """
 
 from __future__ import annotations

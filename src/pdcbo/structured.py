@@ -217,10 +217,14 @@ class CandidatePosterior:
         """Return the weights of all functions in the mean, (m, q): V' W, or T' diag(s) alpha at a coarser level."""
         finest = self._basis.finest
         if level is finest:
-            return np.concatenate([_times_few(V, self.posterior.W) for V in parts])
-        scaled = s[:, None] * self.posterior.alpha
-        tables = [table.columns(*which) for table, which in self._tables(finest)]
-        return np.concatenate([_times_few(T.T, scaled) for T in tables])
+            rows, functions = self.posterior.W.T, [V.T for V in parts]
+        else:
+            rows, functions = (
+                self.posterior.alpha.T * s,
+                [table.columns(*which) for table, which in self._tables(finest)],
+            )
+        # few rows on the left: BLAS copies less than with few columns on the right
+        return np.concatenate([rows.astype(B.dtype, copy=False) @ B for B in functions], axis=1).T
 
     def _tables(self, level: Level) -> list[tuple[Table, tuple[int, int]]]:
         """Return the tables of a level's functions, and which of them it takes from each."""
@@ -313,8 +317,3 @@ class Table:
         scale = s.astype(self._values.dtype, copy=False)[:, None]
         product: NDArray[Any] = np.multiply(self.columns(begin, end), scale, out=self.room(begin, end))
         return product
-
-
-def _times_few(V: NDArray[Any], W: NDArray[Any]) -> NDArray[Any]:
-    """Return V W for few columns W, one by one, in V's precision: BLAS would first copy V to multiply matrices."""
-    return np.array([V @ w for w in W.astype(V.dtype, copy=False).T]).T
