@@ -11,7 +11,7 @@ from pdcbo.features import ENOUGH, SPARED, WIDTH, GridFeatures, find, split
 from pdcbo.gp import CholeskyFactor, Posterior
 from pdcbo.inverse import GroupedInverse, Strip
 from pdcbo.kernels import Factor, Kernel
-from pdcbo.panels import Panels
+from pdcbo.panels import Copy, Inverse, Panels
 from pdcbo.structured import CandidatePosterior, Table
 
 SE = "squared-exponential"
@@ -147,8 +147,8 @@ def test_noise_may_be_far_above_the_prior_variance(candidates, variance) -> None
 @pytest.mark.parametrize(
     ("owner", "name", "call"),
     [
-        (Table, "append", 1), (Table, "append", 2), (Panels, "_rows", 1), (Panels, "_rows", 2), (Panels, "solve", 1),
-        (Panels, "_inverse", 2), (Panels, "_inverse", 4),
+        (Table, "append", 1), (Table, "append", 2), (Copy, "of", 1), (Copy, "of", 2), (Inverse, "_append", 1),
+        (Inverse, "_append", 3), (Panels, "solve", 1), (Panels, "_inverse", 1), (Panels, "_inverse", 2),
     ],
 )  # fmt: skip
 def test_after_an_interrupt_it_starts_anew(monkeypatch, owner, name, call) -> None:

@@ -3,14 +3,14 @@
     V_p = L_pp^-1 (B_p - L_p V_<p)      L_p: the panel's rows of the factor, left of their triangle L_pp
 
     B, V (n, m)   m right-hand sides, a row for each observation
-    p             PANEL rows, the full blocks after the last PANEL, or the rows after the last full block
+    p             PANEL rows, or the rows that are left
 
-Most of it, for many observations, is one product of matrices a panel, L_p V_<p, which BLAS does at full speed and where
-L lies. It multiplies by the inverse of a triangle faster than it substitutes in it, and fastest by a few rows of the
-inverse at a time, each from its first column to the diagonal. So each L_pp is inverted: one of full blocks grows with
-these, and that of the rows after them is computed once for each number of observations. V depends on the factor alone,
-and not on when it was solved for before. It is as accurate as LAPACK's, but for rounding that differs, which shows
-where there is next to no noise; `pdcbo.structured` minds that.
+A panel takes two calls, which BLAS does at full speed and in place: a product of matrices, L_p V_<p, and one by the
+inverse of the triangle, by which it multiplies in as little time as it substitutes in L_pp, or in far less where it has
+kernels for wide registers. The inverse grows like L, a row for each observation, and the rows of a block are computed
+again in one piece when it is full. V depends on the factor alone, and not on when it was solved for before. It is as
+accurate as LAPACK's, but for rounding that differs, which shows where there is next to no noise; `pdcbo.structured`
+minds that.
 """
 
 from __future__ import annotations
@@ -25,100 +25,111 @@ from pdcbo.gp import BLOCK, CholeskyFactor
 from pdcbo.problem import Array
 
 PANEL = 8 * BLOCK
-# rows of an inverse that are multiplied at a time: BLAS has a kernel for small matrices, which copies nothing
-ROWS = 32
 
 Matrix = NDArray[Any]
 
 
+class Inverse:
+    """The inverse of one panel's triangle, lower and in C order."""
+
+    def __init__(self, factor: CholeskyFactor, begin: int) -> None:
+        self._factor, self._begin = factor, begin
+        self._known = 0
+        self._rows = np.zeros((PANEL, PANEL))
+
+    def of(self, size: int) -> Array:
+        """Return the first rows of the inverse in full width, at least as many as before."""
+        full = size // BLOCK * BLOCK
+        if full > self._known:
+            for row in range(self._known // BLOCK * BLOCK, full, BLOCK):
+                self._set_block(row)
+            self._known = full
+        for row in range(self._known, size):
+            self._append(row)
+        self._known = size
+        return self._rows[:size]
+
+    def _set_block(self, row: int) -> None:
+        """Compute a block of rows, -L_kk^-1 L_k L_<k^-1 left of L_kk^-1, from those above."""
+        end, rows = row + BLOCK, self._rows
+        L = self._factor.L[self._begin + row : self._begin + end, self._begin : self._begin + end]
+        rows[row:end, row:end] = lapack.dtrtri(L[:, row:].T, lower=0)[0].T
+        rows[row:end, :row] = -(rows[row:end, row:end] @ (L[:, :row] @ rows[:row, :row]))
+
+    def _append(self, row: int) -> None:
+        """Compute a row in the same way, from those above."""
+        L = self._factor.L[self._begin + row, self._begin : self._begin + row + 1]
+        self._rows[row, :row] = (L[:-1] @ self._rows[:row, :row]) / -L[-1]
+        self._rows[row, row] = 1.0 / L[-1]
+
+
 class Inverses:
-    """The inverse of each panel's triangle in double precision, lower and in C order."""
+    """The inverse of each panel's triangle in double precision."""
 
     def __init__(self, factor: CholeskyFactor) -> None:
         self.factor = factor
-        self._full: dict[int, tuple[int, Array]] = {}  # first row of a panel -> how many rows are known, and these
-        self._last = (0, 0, np.empty((0, 0)))  # the rows after the last full block, from where to where
+        self._inverses: list[Inverse] = []
 
     def of(self, b: int, e: int) -> Array:
-        """Return L_pp^-1 of the panel from row b to e."""
-        if e % BLOCK:
-            if self._last[:2] != (b, e):
-                self._last = (b, e, self._of_triangle(b, e))
-            return self._last[2]
-        known, inverse = self._full.get(b, (0, np.zeros((0, 0))))
-        if known < e - b:
-            if known == 0:
-                inverse = np.zeros((PANEL, PANEL))
-            for row in range(known, e - b, BLOCK):
-                self._add_block(inverse, b, row)
-            self._full[b] = (e - b, inverse)
-        return inverse[: e - b, : e - b]
+        """Return the rows of L_pp^-1 of the panel from row b to e, in full width."""
+        if b // PANEL == len(self._inverses):
+            self._inverses.append(Inverse(self.factor, b))
+        return self._inverses[b // PANEL].of(e - b)
 
-    def _add_block(self, inverse: Array, b: int, row: int) -> None:
-        """Compute a block of rows of the panel's inverse, -L_kk^-1 L_k L_<k^-1 left of L_kk^-1, from those above."""
-        k, end = b + row, row + BLOCK
-        inverse[row:end, row:end] = self._of_triangle(k, k + BLOCK)
-        left = self.factor.L[k : k + BLOCK, b:k] @ inverse[:row, :row]
-        inverse[row:end, :row] = -(inverse[row:end, row:end] @ left)
 
-    def _of_triangle(self, b: int, e: int) -> Array:
-        inverse: Array = lapack.dtrtri(self.factor.L[b:e, b:e].T, lower=0)[0].T
-        return inverse
+class Copy:
+    """A lower triangle that grows like L, in single precision."""
+
+    def __init__(self) -> None:
+        self._values = np.zeros((0, 0), np.float32)
+        self._known = 0  # rows of it
+
+    def of(self, rows: Matrix) -> Matrix:
+        """Return all rows, at least as many as before; what is right of their diagonal may be anything."""
+        n = len(rows)
+        if n > len(self._values):
+            self._values, self._known = np.zeros(2 * (max(n + n // 2, PANEL),), np.float32), 0
+        if n // BLOCK > self._known // BLOCK:  # rows of a block are computed again when it is full
+            self._known -= self._known % BLOCK
+        self._values[self._known : n, :n] = rows[self._known :, :n]
+        self._known = n
+        return self._values[:n]
 
 
 class Panels:
-    """The factor in double precision, which it looks at, or in single precision, which it keeps a copy of."""
+    """The solve in double precision with the factor itself, or in single precision with copies."""
 
     def __init__(self, inverses: Inverses, dtype: np.dtype[Any]) -> None:
         self._inverses = inverses
         self._factor = inverses.factor
         self.dtype = dtype
-        self._copies: dict[int, Matrix] = {}  # of inverses of full blocks, from a row on
-        self._copy = np.empty((0, 0), dtype)
-        self._copied = 0  # rows of it
+        self._of_factor = Copy()
+        self._of_inverses: list[Copy] = []
 
     def solve(self, B: Matrix) -> Matrix:
         """Return V for all n rows of the factor in the place of B, (n, m) in C order."""
+        n = self._factor.n
         if B.size == 0:
             return B
-        L, n = self._rows(), self._factor.n
-        for b, e in _bounds(n):
+        L = self._factor.L if self._double else self._of_factor.of(self._factor.L)
+        multiply = lapack.dtrmm if self._double else lapack.strmm
+        for b in range(0, n, PANEL):
+            e = min(b + PANEL, n)
             here = B[b:e]
             if b:
                 here -= L[b:e, :b] @ B[:b]
-            inverse = self._inverse(b, e)
-            for row in reversed(range(0, e - b, ROWS)):  # the last first, since they need those above as they were
-                end = row + ROWS
-                here[row:end] = inverse[row:end, :end] @ here[:end]
+            multiply(1.0, self._inverse(b, e).T, here.T, 1, 0, 0, 0, 1)  # here' L_pp^-T, and here.T is overwritten
         return B
 
-    def _rows(self) -> Matrix:
-        """Return L, (n, n), in the precision asked for."""
-        L, n = self._factor.L, self._factor.n
-        if self.dtype == L.dtype:
-            return L
-        if n > len(self._copy):
-            self._copy, self._copied = np.zeros(2 * (n + n // 2,), self.dtype), 0
-        if n // BLOCK > self._copied // BLOCK:  # rows of a block are computed again when it is full
-            self._copied -= self._copied % BLOCK
-        self._copy[self._copied : n, :n] = L[self._copied :]
-        self._copied = n
-        return self._copy[:n, :n]
+    @property
+    def _double(self) -> bool:
+        return self.dtype == np.float64
 
     def _inverse(self, b: int, e: int) -> Matrix:
-        """Return the inverse of the panel from row b to e in the precision asked for."""
+        """Return the rows of the inverse of the panel from row b to e, in full width and the precision asked for."""
         inverse = self._inverses.of(b, e)
-        if self.dtype == inverse.dtype:
+        if self._double:
             return inverse
-        if e % BLOCK:
-            return inverse.astype(self.dtype)
-        if len(self._copies.get(b, ())) < e - b:
-            self._copies[b] = inverse.astype(self.dtype)
-        return self._copies[b]
-
-
-def _bounds(n: int) -> list[tuple[int, int]]:
-    """Return the first row of each panel, and the first after its last."""
-    full = n // BLOCK * BLOCK
-    bounds = [(b, min(b + PANEL, full)) for b in range(0, full, PANEL)]
-    return bounds if full == n else [*bounds, (full, n)]
+        if b // PANEL == len(self._of_inverses):
+            self._of_inverses.append(Copy())
+        return self._of_inverses[b // PANEL].of(inverse)
