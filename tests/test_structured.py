@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pdcbo.features import ENOUGH, SPARED, WIDTH, GridFeatures, find, split
+from pdcbo.features import ACCURACY, ENOUGH, ROUNDING, SPARED, WIDTH, GridFeatures, find, split
 from pdcbo.gp import CholeskyFactor, Posterior
 from pdcbo.inverse import GroupedInverse, Strip
 from pdcbo.kernels import Factor, Kernel
@@ -367,6 +367,35 @@ def test_a_coarser_level_serves_where_no_variance_is_small(candidates) -> None:
     assert model.solved_for <= coarse
 
 
+def test_a_level_leaves_most_at_the_edges_and_serves_smaller_variances_in_the_middle() -> None:
+    features = find(Kernel((Factor(SE, (0, 1), (0.4, 0.6)),), 2.0), GRID, 1e-9, 200)
+    assert isinstance(features, GridFeatures)
+    for level in features.levels[1:]:
+        left = features.diagonal - (features.phi[:, : level.m] ** 2).sum(axis=1)
+        small = (features.phi[:, level.large : level.m] ** 2).sum(axis=1)
+        least = (np.abs(left) + ROUNDING * small) / ACCURACY
+        assert features.serves(level, 1.001 * least, 1.0)
+        assert features.serves(level, 1.001 * least.max(), 1.0)
+        assert not features.serves(level, 1.001 * least, 2.0)
+        for j in (0, len(GRID) // 2 + 10, len(GRID) - 1):  # it takes but one candidate
+            assert not features.serves(level, np.where(np.arange(len(GRID)) == j, 0.9, 1.1) * least, 1.0)
+    middle = np.abs(GRID - 0.5).max(axis=1) < 0.2
+    assert least[middle].max() < 0.5 * least.max()
+    assert features.serves(features.levels[0], 0.0, 1.0)
+
+
+@all_ways
+def test_products_of_small_and_large_features_of_data_in_a_cluster() -> None:
+    rng = np.random.default_rng(39)
+    weights = np.exp(-50.0 * ((GRID - [0.58, 0.79]) ** 2).sum(axis=1))
+    theta = GRID[rng.choice(len(GRID), size=490, p=weights / weights.sum())]
+    X = np.hstack([theta, rng.random((490, 1))])
+    kernel = Kernel((Factor(SE, (0, 1, 2), (1.18, 0.62, 0.81)),), 2.0)
+    model = CandidatePosterior(Posterior.build(kernel, 2.6e-3, X, rng.normal(size=(490, 1))), GRID)
+    for z in (0.1, 0.5, 1.2):
+        np.testing.assert_allclose(model.at(np.array([z]))[1], plain(model, np.array([z]))[1], rtol=5e-8)
+
+
 @pytest.mark.parametrize("outside", [0.0, 0.05, 0.2])
 def test_observations_off_the_candidates_may_rule_coarser_levels_out(outside) -> None:
     rng = np.random.default_rng(3)
@@ -378,6 +407,15 @@ def test_observations_off_the_candidates_may_rule_coarser_levels_out(outside) ->
     for z in X[:5, 2:]:
         check(model, z)
     assert (model.solved_for == model.right_hand_sides) == (outside > 0.0)
+
+
+@pytest.mark.parametrize(("scale", "beyond"), [(0.7, 0.15), (1.0, 0.1), (2.0, 0.12)])
+def test_what_features_leave_of_many_observations_off_the_candidates_does_not_add_up(scale, beyond) -> None:
+    rng = np.random.default_rng(20)
+    X = np.hstack([rng.uniform(-beyond, 1.0 + beyond, (450, 2)), rng.random((450, 1))])
+    Y = np.sign(np.sin(5.0 * X.sum(axis=1)))[:, None]
+    kernel = Kernel((Factor(SE, (0, 1, 2), (scale, scale, 0.7)),))
+    check(CandidatePosterior(Posterior.build(kernel, 0.5, X, Y), GRID), np.array([0.4]))
 
 
 @pytest.mark.parametrize("noise_var", [5e-5, 2e-3])

@@ -76,6 +76,10 @@ class Basis(ABC):
         """Return the functions inner_t of a point; by default v is empty, and there is the constant 1."""
         return np.ones(1)
 
+    def serves(self, level: Level, variance: Array | float, prior: float) -> bool:
+        """Tell whether a level is accurate where the variances are these, (M,), at a context with this prior part."""
+        return level is self.finest
+
     @abstractmethod
     def sums(self, mu: Array) -> Array:
         """Return the mean of each candidate, shape (M, q), given the weights of all functions (m, q)."""

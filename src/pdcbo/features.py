@@ -30,12 +30,16 @@ from pdcbo.problem import Array
 PIVOTS, DROPPED = 0.02, 0.02
 # The width of BLAS kernels: a solve with 56 right-hand sides takes less time than one with 54.
 WIDTH = 8
-# What the features may leave of the kernel between an observation off the candidates and these, in tolerances.
-OFF = 4.0
+# What the features may leave of the kernel between an observation off the candidates and these, in tolerances; what
+# hundreds of these leave adds up in the mean (tests).
+OFF = 0.2
 # The square of a feature, relative to the tolerance, below which single precision does for it (tests).
 SMALL = 5e3
 # The tolerances of the levels, relative to that of the finest.
-LEVELS = (1.0, 100.0, 1500.0)
+LEVELS = (1.0, 100.0, 2500.0, 14000.0)
+# What a coarser level may change a standard deviation by, relative to it (tests), and what single precision leaves of
+# a variance, relative to the squares of its features: a rounding or two.
+ACCURACY, ROUNDING = 3e-8, 1e-7
 # Fewer small features than this are solved for faster together with the others.
 ENOUGH = 24
 # A coarser level must spare as many right-hand sides as this, since its mean takes a solve of its own.
@@ -90,13 +94,25 @@ class Features(Basis):
         kept = order[: self.m]
         self.tolerance = tolerance
         self.phi = np.ascontiguousarray(phi[kept].T)
-        # for each level, k(c, c) without twice what its features leave of it
-        self._upper = {
-            level: 2.0 * np.einsum("jr,jr->j", self.phi[:, : level.m], self.phi[:, : level.m]) - self.diagonal
+        # for each level, what its features leave of k(c, c), and k(c, c) without twice that
+        self._left = {level: np.abs(self.diagonal - self._squares(0, level.m)) for level in self.levels}
+        self._upper = {level: 2.0 * self._squares(0, level.m) - self.diagonal for level in self.levels}
+        self._least = {
+            level: (self._left[level] + ROUNDING * self._squares(level.large, level.m)) / ACCURACY
             for level in self.levels
         }
         self._index = {c.tobytes(): j for j, c in enumerate(self.candidates)}
         return kept
+
+    def _squares(self, begin: int, end: int) -> Array:
+        """Return the sum of the squares of some features of each candidate, (M,)."""
+        some = self.phi[:, begin:end]
+        squares: Array = np.einsum("jr,jr->j", some, some)
+        return squares
+
+    def serves(self, level: Level, variance: Array | float, prior: float) -> bool:
+        """Tell whether a level is accurate where the variances are these, (M,), at a context with this prior part."""
+        return level is self.finest or bool(np.all(variance >= prior * self._least[level]))
 
     @property
     def pays_from(self) -> int:
@@ -118,8 +134,10 @@ class Features(Basis):
             return len(self.levels)
         row, features = self.kernel.matrix(point[None], self.candidates)[0], self.at(point)
         for i, level in enumerate(self.levels):
-            error = np.abs(row - self.phi[:, : level.m] @ features[: level.m]).max()
-            if error > max(OFF, DROPPED * level.factor) * self.tolerance:
+            error = np.abs(row - self.phi[:, : level.m] @ features[: level.m])
+            # as small as between two candidates, where it is at most the root of what is left of both
+            left = self._left[level]
+            if np.any(error > np.maximum(OFF * self.tolerance, np.sqrt(left * left.max()))):
                 return i
         return len(self.levels)
 
@@ -131,7 +149,7 @@ class Features(Basis):
     def _gram(self, parts: Parts) -> Array:
         """Return H (r, r), whose first rows and columns hold the lower triangle of V' V, and the others nothing.
 
-        What small features are part of is computed in single precision.
+        What belongs to small features alone is computed in single precision.
         """
         V = parts[0]
         large = len(V)
@@ -140,7 +158,7 @@ class Features(Basis):
         if len(parts) == 2:
             v = parts[1]
             m = large + len(v)
-            H[large:m, :large] = v @ V.astype(np.float32).T
+            H[large:m, :large] = v.astype(np.float64) @ V.T
             H[large:m, large:m] = v @ v.T
         return H
 

@@ -46,10 +46,9 @@ TOLERANCE = 1e-8
 # noise variance, relative to the prior variance, below which rounding in the features' quadratic forms, and sums in
 # another order than the plain posterior's, would show
 LEAST_NOISE = 3e-5
-# a coarser level of the features serves where no variance is below this, times its factor, in the unit of the tolerance
-# (tests); it is tried where the last observations were of points whose variance before was at least twice that
-LEAST_VARIANCE = 0.004
-RECENT = 32
+# observations whose variance was just before how much it may be now; a coarser level of the features is tried where it
+# would serve if all candidates had this many times the smallest of these
+RECENT, PROMISED = 32, 4.0
 # noise variance, relative to the prior variance, below which rounding in alpha would show in the mean (tests)
 LEAST_NOISE_OF_ALPHA = 1e-3
 # the context's part of the variance up to which features are used; it is 1 but for linear kernels
@@ -147,17 +146,19 @@ class CandidatePosterior:
         self._choose_basis(of_theta, noisy and self._ordinary(prior, of_context))
         self._extend()
         s = of_context.matrix(here, self.posterior.X[:, self.n_theta :])[0]
-        promised = self._recent_variance() / 2.0 if noise_var >= LEAST_NOISE_OF_ALPHA * largest else 0.0
-        served = False
-        while not served:  # with a finer level each time
-            level = self._level_for(promised)
+        levels = self._basis.levels[: self._serving]
+        promised = PROMISED * self._recent_variance() if noise_var >= LEAST_NOISE_OF_ALPHA * largest else 0.0
+        level = self._coarsest(levels, promised, 1.0)
+        while True:
             self.in_groups = noisy and self._inverse.pays(level.work)
             if self.in_groups:
                 level = self._basis.finest
             parts = self._solve(level, s, noisy)
             variance = self._basis.variance(level, parts, prior)
-            promised = float(variance.min(initial=np.inf))
-            served = self._serves(level, promised)
+            if self._basis.serves(level, variance, prior):
+                break
+            levels = levels[: levels.index(level)]
+            level = self._coarsest(levels, variance, prior)
         self._level, self._wants_alpha = level, level is not self._basis.finest
         mean = self._basis.sums(self._weights(level, parts, s))
         return mean, np.sqrt(np.maximum(variance, 0.0, out=variance), out=variance)
@@ -169,14 +170,9 @@ class CandidatePosterior:
         smallest = float(np.diagonal(self.posterior.factor.L)[-RECENT:].min())
         return smallest * smallest - self.posterior.noise_var
 
-    def _serves(self, level: Level, variance: float) -> bool:
-        """Tell whether a level is accurate for variances from this one on."""
-        return level is self._basis.finest or variance >= LEAST_VARIANCE * level.factor * self._size
-
-    def _level_for(self, variance: float) -> Level:
-        """Return the coarsest level that serves variances from this one on, and all observations."""
-        levels = self._basis.levels[: self._serving]
-        return next(level for level in reversed(levels) if self._serves(level, variance))
+    def _coarsest(self, levels: list[Level], variance: Array | float, prior: float) -> Level:
+        """Return the coarsest of these levels, the finest first, that serves such variances."""
+        return next(level for level in reversed(levels) if self._basis.serves(level, variance, prior))
 
     def _largest_prior_variance(self, prior: float) -> float:
         """Return the largest prior variance, of the candidates at a context of this variance and of the data."""

@@ -1,0 +1,113 @@
+"""Look for problems in which the engine is off: `python benchmarks/accuracy.py [seconds]`, by default 120.
+
+Kernels, noise levels, candidates, data and contexts are drawn at random, clustered, repeated and one-sided data among
+them, and the answer is compared with the plain posterior's, in three ways: as the engine decides by itself, always
+summing within groups, and trying the coarsest level of the features first. For each level, the largest error of the
+standard deviation, relative to it, and of the mean, relative to the root of the prior variance.
+"""
+
+import os
+import sys
+
+os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
+
+import time
+from collections import defaultdict
+from unittest.mock import patch
+
+import numpy as np
+
+from pdcbo.gp import Posterior
+from pdcbo.inverse import GroupedInverse
+from pdcbo.kernels import Factor, Kernel
+from pdcbo.problem import Array
+from pdcbo.structured import CandidatePosterior
+
+SE = "squared-exponential"
+WAYS = {
+    "own choice": {},
+    "groups": {(GroupedInverse, "pays"): lambda self, work: self.n > 0},
+    "coarsest first": {(CandidatePosterior, "_recent_variance"): lambda self: np.inf},
+}
+
+
+def grid(first: int, second: int) -> Array:
+    """Return the points of a grid on the unit square."""
+    axes = np.linspace(0.0, 1.0, first), np.linspace(0.0, 1.0, second)
+    return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
+
+
+def parameters(rng: np.random.Generator, candidates: Array, n: int) -> Array:
+    """Return n choices: spread, at few places, on an edge, in the middle, on one side, in a cluster, or some off."""
+    some, weights = candidates, None
+    match rng.integers(7):
+        case 1:
+            some = candidates[rng.integers(len(candidates), size=5)]
+        case 2:
+            some = candidates[((candidates < 0.05) | (candidates > 0.95)).any(axis=1)]
+        case 3:
+            some = candidates[(np.abs(candidates - 0.5) < 0.2).all(axis=1)]
+        case 4:
+            some = candidates[candidates[:, 0] < 0.3]
+        case 5:
+            centre = candidates[rng.integers(len(candidates))]
+            weights = np.exp(-50.0 * ((candidates - centre) ** 2).sum(axis=1))
+            weights /= weights.sum()
+        case 6:
+            off = rng.random((n, candidates.shape[1])) * (1.0 + 0.2 * rng.random()) - 0.05
+            return np.where(rng.random((n, 1)) < 0.1, off, candidates[rng.integers(len(candidates), size=n)])
+    return some[rng.choice(len(some), size=n, p=weights)]
+
+
+def problem(rng: np.random.Generator) -> tuple[Kernel, float, Array, Array, Array]:
+    """Return a kernel, a noise variance, candidates, points and targets."""
+    line = np.linspace(0.0, 1.0, rng.integers(60, 400))[:, None]
+    candidates = [line, grid(30, 30), grid(50, 20), rng.random((300, 2))][rng.integers(4)]
+    d, n_z, n = candidates.shape[1], int(rng.integers(1, 5)), int(rng.integers(64, 500))
+    scales = tuple(np.exp(rng.uniform(np.log(0.1), np.log(3.0), d)))
+    of_context = np.exp(rng.uniform(np.log(0.05), np.log(2.0), n_z))
+    family = [SE, SE, "matern-5/2", "linear"][rng.integers(4)]
+    if family == "linear":
+        of_context = np.maximum(of_context, 0.4)
+    factors = Factor(SE, tuple(range(d)), scales), Factor(family, tuple(range(d, d + n_z)), tuple(of_context))
+    kernel = Kernel(factors, float(np.exp(rng.uniform(-3.0, 3.0))))
+    contexts = rng.random((n, n_z)) if rng.integers(3) else rng.random((6, n_z))[rng.integers(6, size=n)]
+    X = np.hstack([parameters(rng, candidates, n), contexts])
+    Y = kernel.variance**0.5 * np.column_stack([rng.normal(size=n), np.sin(3.0 * X.sum(axis=1))])
+    return kernel, kernel.variance * 10.0 ** rng.uniform(-3.0, 0.7), candidates, X, Y
+
+
+def search(seconds: float) -> dict[tuple[str, str], list[tuple[float, float, int]]]:
+    """Return way, functions -> errors of std and mean and the seed, for as many problems as there is time for."""
+    found = defaultdict(list)
+    end, seed = time.monotonic() + seconds, 0
+    while time.monotonic() < end:
+        seed += 1
+        rng = np.random.default_rng(seed)
+        kernel, noise_var, candidates, X, Y = problem(rng)
+        d = candidates.shape[1]
+        contexts = [X[-1, d:], X[len(X) // 2, d:], rng.random(X.shape[1] - d), 1.5 * rng.random(X.shape[1] - d) - 0.25]
+        posterior = Posterior.build(kernel, noise_var, X, Y)
+        points = [np.hstack([candidates, np.broadcast_to(z, (len(candidates), len(z)))]) for z in contexts]
+        expected = [posterior.predict(A) for A in points]
+        for way, patches in WAYS.items():
+            model = CandidatePosterior(posterior, candidates)
+            patched = [patch.object(owner, name, instead) for (owner, name), instead in patches.items()]
+            for each in patched:
+                each.start()
+            for z, (mean, std) in zip(contexts, expected, strict=True):
+                own_mean, own_std = model.at(z)
+                of_mean = np.abs(own_mean - mean).max() / kernel.variance**0.5
+                functions = "all" if model.solved_for == model.right_hand_sides else "fewer"
+                found[way, functions].append((np.abs(own_std / std - 1.0).max(), of_mean, seed))
+            for each in patched:
+                each.stop()
+    return found
+
+
+found = search(float(sys.argv[1]) if len(sys.argv) > 1 else 120.0)
+print("| way | functions | answers | largest error of std | seed | largest error of the mean | seed |")
+print("|---|---|---|---|---|---|---|")
+for (way, functions), cases in sorted(found.items()):
+    std, mean = max(cases), max(cases, key=lambda case: case[1])
+    print(f"| {way} | {functions} | {len(cases)} | {std[0]:.1e} | {std[2]} | {mean[1]:.1e} | {mean[2]} |")
