@@ -48,7 +48,9 @@ TOLERANCE = 1e-8
 LEAST_NOISE = 3e-5
 # observations whose variance was just before how much it may be now; a coarser level of the features is tried where it
 # would serve if all candidates had this many times the smallest of these
-RECENT, PROMISED = 32, 4.0
+RECENT, PROMISED = 32, 3.0
+# what alpha takes for each function, in right-hand sides in double precision (measured)
+WORK_OF_ALPHA = 6.0
 # noise variance, relative to the prior variance, below which rounding in alpha would show in the mean (tests)
 LEAST_NOISE_OF_ALPHA = 1e-3
 # the context's part of the variance up to which features are used; it is 1 but for linear kernels
@@ -150,7 +152,7 @@ class CandidatePosterior:
         promised = PROMISED * self._recent_variance() if noise_var >= LEAST_NOISE_OF_ALPHA * largest else 0.0
         level = self._coarsest(levels, promised, 1.0)
         while True:
-            self.in_groups = noisy and self._inverse.pays(level.work)
+            self.in_groups = noisy and self._inverse.pays(self._work(level))
             if self.in_groups:
                 level = self._basis.finest
             parts = self._solve(level, s, noisy)
@@ -173,6 +175,10 @@ class CandidatePosterior:
     def _coarsest(self, levels: list[Level], variance: Array | float, prior: float) -> Level:
         """Return the coarsest of these levels, the finest first, that serves such variances."""
         return next(level for level in reversed(levels) if self._basis.serves(level, variance, prior))
+
+    def _work(self, level: Level) -> float:
+        """Return what a solve for a level takes, and alpha where the mean wants it, in right-hand sides."""
+        return level.work + (0.0 if level is self._basis.finest else WORK_OF_ALPHA * self.posterior.Y.shape[1])
 
     def _largest_prior_variance(self, prior: float) -> float:
         """Return the largest prior variance, of the candidates at a context of this variance and of the data."""
