@@ -63,7 +63,8 @@ def problem(rng: np.random.Generator) -> tuple[Kernel, float, Array, Array, Arra
     """Return a kernel, a noise variance, candidates, points and targets."""
     line = np.linspace(0.0, 1.0, rng.integers(60, 400))[:, None]
     candidates = [line, grid(30, 30), grid(50, 20), rng.random((300, 2))][rng.integers(4)]
-    d, n_z, n = candidates.shape[1], int(rng.integers(1, 5)), int(rng.integers(64, 500))
+    d, n_z = candidates.shape[1], int(rng.integers(1, 5))
+    n = int(rng.integers(64, 500) if rng.integers(20) else rng.integers(500, 2500))
     scales = tuple(np.exp(rng.uniform(np.log(0.1), np.log(3.0), d)))
     of_context = np.exp(rng.uniform(np.log(0.05), np.log(2.0), n_z))
     family = [SE, SE, "matern-5/2", "linear"][rng.integers(4)]
@@ -74,7 +75,7 @@ def problem(rng: np.random.Generator) -> tuple[Kernel, float, Array, Array, Arra
     contexts = rng.random((n, n_z)) if rng.integers(3) else rng.random((6, n_z))[rng.integers(6, size=n)]
     X = np.hstack([parameters(rng, candidates, n), contexts])
     Y = kernel.variance**0.5 * np.column_stack([rng.normal(size=n), np.sin(3.0 * X.sum(axis=1))])
-    return kernel, kernel.variance * 10.0 ** rng.uniform(-3.0, 0.7), candidates, X, Y
+    return kernel, kernel.variance * 10.0 ** rng.uniform(-4.5, 0.7), candidates, X, Y
 
 
 def search(seconds: float) -> dict[tuple[str, str], list[tuple[float, float, int]]]:

@@ -5,7 +5,7 @@ import pytest
 
 from pdcbo.gp import BLOCK, Posterior
 from pdcbo.kernels import Factor, Kernel
-from pdcbo.panels import PANEL, Inverses, Panels
+from pdcbo.panels import PANEL, Copy, Inverses, Panels
 
 KERNEL = Kernel((Factor("squared-exponential", (0, 1), (0.3, 0.3)),))
 
@@ -59,3 +59,21 @@ def test_a_solve_overwrites_its_right_hand_sides_and_nothing_else() -> None:
     assert Panels(Inverses(posterior.factor), np.dtype(np.float64)).solve(room) is room
     assert (posterior.factor.L == L).all()
     assert (room != B).all()
+
+
+def test_a_copy_takes_the_rows_of_a_block_again_when_it_is_full() -> None:
+    rows = np.tril(np.random.default_rng(15).normal(size=(128, 128)))
+    copy = Copy()
+    copy.of(rows[:70])
+    rows[BLOCK:70] += 1.0
+    assert (copy.of(rows)[:, :128] == rows.astype(np.float32)).all()
+    rows[BLOCK:70] += 1.0  # a full block stays as it is
+    assert (copy.of(rows)[BLOCK:70, :128] != rows[BLOCK:70].astype(np.float32)).all()
+
+
+@pytest.mark.parametrize("wrong", [np.zeros((20, 4))[:, :2], np.zeros((2, 20)).T, np.zeros((20, 2), np.float32)])
+def test_a_solve_refuses_what_it_could_not_overwrite(wrong) -> None:
+    rng = np.random.default_rng(16)
+    factor = Posterior.build(KERNEL, 0.01, rng.random((20, 2)), rng.normal(size=(20, 1))).factor
+    with pytest.raises(AssertionError):
+        Panels(Inverses(factor), np.dtype(np.float64)).solve(wrong)

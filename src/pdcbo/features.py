@@ -36,14 +36,12 @@ OFF = 0.2
 # The square of a feature, relative to the tolerance, below which single precision does for it (tests).
 SMALL = 5e3
 # The tolerances of the levels, relative to that of the finest.
-LEVELS = (1.0, 100.0, 2500.0, 14000.0)
+LEVELS = (1.0, 10.0, 1000.0, 25000.0, 140000.0)
 # What a coarser level may change a standard deviation by, relative to it (tests), and what single precision leaves of
 # a variance, relative to the squares of its features: a rounding or two.
-ACCURACY, ROUNDING = 3e-8, 1e-7
+ACCURACY, ROUNDING = 2e-8, 1e-7
 # Fewer small features than this are solved for faster together with the others.
 ENOUGH = 24
-# A coarser level must spare as many right-hand sides as this, since its mean takes a solve of its own.
-SPARED = 8
 
 
 def split(kernel: Kernel, n: int) -> tuple[Kernel, Kernel] | None:
@@ -87,9 +85,11 @@ class Features(Basis):
         for factor in LEVELS:
             dropped = int(np.searchsorted(left, DROPPED * tolerance * factor))
             m = min(whole(len(order) - dropped), len(order))
-            large = min(whole(int(np.count_nonzero(sizes > SMALL * tolerance * factor))), m)
+            # single precision does for as many in the finest level, which is finer for the mean, as in the next one
+            count = np.count_nonzero(sizes > SMALL * tolerance * max(factor, LEVELS[1]))
+            large = min(whole(max(int(count), 1)), m)
             level = Level(factor, m, large if m - large >= ENOUGH else m)
-            if not self.levels or level.work <= self.levels[-1].work - SPARED:
+            if not self.levels or level.work < self.levels[-1].work:
                 self.levels.append(level)
         kept = order[: self.m]
         self.tolerance = tolerance

@@ -5,12 +5,11 @@
     B, V (n, m)   m right-hand sides, a row for each observation
     p             PANEL rows, or the rows that are left
 
-A panel takes two calls, which BLAS does at full speed and in place: a product of matrices, L_p V_<p, and one by the
-inverse of the triangle, by which it multiplies in as little time as it substitutes in L_pp, or in far less where it has
-kernels for wide registers. The inverse grows like L, a row for each observation, and the rows of a block are computed
-again in one piece when it is full. V depends on the factor alone, and not on when it was solved for before. It is as
-accurate as LAPACK's, but for rounding that differs, which shows where there is next to no noise; `pdcbo.structured`
-minds that.
+A panel takes two calls, which BLAS does at full speed: a product of matrices, L_p V_<p, and in place one by the inverse
+of the triangle, by which it multiplies in as little time as it substitutes in L_pp, or in far less where it has kernels
+for wide registers. The inverse grows like L, a row for each observation, and the rows of a block are computed again in
+one piece when it is full. V depends on the factor alone, and not on when it was solved for before. It is as accurate as
+LAPACK's, but for rounding that differs, which shows where there is next to no noise; `pdcbo.structured` minds that.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class Inverse:
         self._rows = np.zeros((PANEL, PANEL))
 
     def of(self, size: int) -> Array:
-        """Return the first rows of the inverse in full width, at least as many as before."""
+        """Return the first rows of the inverse in full width; `size` never shrinks."""
         full = size // BLOCK * BLOCK
         if full > self._known:
             for row in range(self._known // BLOCK * BLOCK, full, BLOCK):
@@ -85,10 +84,10 @@ class Copy:
         self._known = 0  # rows of it
 
     def of(self, rows: Matrix) -> Matrix:
-        """Return all rows, at least as many as before; what is right of their diagonal may be anything."""
+        """Return all rows, (n, at least n), whose number never shrinks; right of their diagonal may be anything."""
         n = len(rows)
         if n > len(self._values):
-            self._values, self._known = np.zeros(2 * (max(n + n // 2, PANEL),), np.float32), 0
+            self._values, self._known = np.zeros(2 * (PANEL if n <= PANEL else n + n // 2,), np.float32), 0
         if n // BLOCK > self._known // BLOCK:  # rows of a block are computed again when it is full
             self._known -= self._known % BLOCK
         self._values[self._known : n, :n] = rows[self._known :, :n]
@@ -108,6 +107,8 @@ class Panels:
 
     def solve(self, B: Matrix) -> Matrix:
         """Return V for all n rows of the factor in the place of B, (n, m) in C order."""
+        assert B.flags.carray, "BLAS would overwrite a copy"
+        assert B.dtype == self.dtype, "BLAS would overwrite a copy"
         n = self._factor.n
         if B.size == 0:
             return B

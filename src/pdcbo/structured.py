@@ -41,8 +41,9 @@ from pdcbo.panels import Inverses, Panels
 from pdcbo.problem import Array
 
 # what features may leave of the kernel, relative to the noise variance or, where that is less, to the prior variance:
-# keeps 1e-7 in std and 1e-8 in the mean (tests)
-TOLERANCE = 1e-8
+# keeps 1e-7 in std and 1e-8 in the mean with thousands of observations (tests); and, relative to the prior variance,
+# what a Cholesky factor can tell from rounding
+TOLERANCE, LEAST_TOLERANCE = 1e-9, 3e-13
 # noise variance, relative to the prior variance, below which rounding in the features' quadratic forms, and sums in
 # another order than the plain posterior's, would show
 LEAST_NOISE = 3e-5
@@ -150,7 +151,7 @@ class CandidatePosterior:
         s = of_context.matrix(here, self.posterior.X[:, self.n_theta :])[0]
         levels = self._basis.levels[: self._serving]
         promised = PROMISED * self._recent_variance() if noise_var >= LEAST_NOISE_OF_ALPHA * largest else 0.0
-        level = self._coarsest(levels, promised, 1.0)
+        level = self._cheapest(levels, promised, prior)
         while True:
             self.in_groups = noisy and self._inverse.pays(self._work(level))
             if self.in_groups:
@@ -160,7 +161,7 @@ class CandidatePosterior:
             if self._basis.serves(level, variance, prior):
                 break
             levels = levels[: levels.index(level)]
-            level = self._coarsest(levels, variance, prior)
+            level = self._cheapest(levels, variance, prior)
         self._level, self._wants_alpha = level, level is not self._basis.finest
         mean = self._basis.sums(self._weights(level, parts, s))
         return mean, np.sqrt(np.maximum(variance, 0.0, out=variance), out=variance)
@@ -172,9 +173,9 @@ class CandidatePosterior:
         smallest = float(np.diagonal(self.posterior.factor.L)[-RECENT:].min())
         return smallest * smallest - self.posterior.noise_var
 
-    def _coarsest(self, levels: list[Level], variance: Array | float, prior: float) -> Level:
-        """Return the coarsest of these levels, the finest first, that serves such variances."""
-        return next(level for level in reversed(levels) if self._basis.serves(level, variance, prior))
+    def _cheapest(self, levels: list[Level], variance: Array | float, prior: float) -> Level:
+        """Return the one of these levels that serves such variances with the least work."""
+        return min((level for level in levels if self._basis.serves(level, variance, prior)), key=self._work)
 
     def _work(self, level: Level) -> float:
         """Return what a solve for a level takes, and alpha where the mean wants it, in right-hand sides."""
@@ -249,10 +250,12 @@ class CandidatePosterior:
     def _search(self, kernel: Kernel) -> None:
         """Look for features, once."""
         self._searched = True
-        limit = min(len(self.candidates) // 4, MAX_RANK)
+        limit = min(len(self.candidates) // 3, MAX_RANK)
         if limit > 0 and all(factor.family in SMOOTH for factor in kernel.factors):
-            size = self._size / ORDINARY if self._linear else self._size
-            self._features = find(kernel, self.candidates, TOLERANCE * size, limit)
+            tolerance = max(TOLERANCE * self._size, LEAST_TOLERANCE * self._largest)
+            if self._linear:
+                tolerance /= ORDINARY
+            self._features = find(kernel, self.candidates, tolerance, limit)
 
     def _serve(self, theta: Array) -> None:
         """Give levels up that do not serve an observation off the candidates, and the features if none does."""
