@@ -1,9 +1,10 @@
 """Look for problems in which the engine is off: `python benchmarks/accuracy.py [seconds]`, by default 120.
 
 Kernels, noise levels, candidates, data and contexts are drawn at random, clustered, repeated and one-sided data among
-them, and the answer is compared with the plain posterior's, in three ways: as the engine decides by itself, always
-summing within groups, and trying the coarsest level of the features first. For each level, the largest error of the
-standard deviation, relative to it, and of the mean, relative to the root of the prior variance.
+them, and the answer is compared with the plain posterior's, in four ways: as the engine decides by itself, always
+summing within groups, trying the coarsest level of the features first, and both. For each way, with all features and
+with fewer in the variance, the largest error of the standard deviation, relative to it, and of the mean, relative to
+the root of the prior variance.
 """
 
 import os
@@ -24,10 +25,13 @@ from pdcbo.problem import Array
 from pdcbo.structured import CandidatePosterior
 
 SE = "squared-exponential"
+GROUPS = {(GroupedInverse, "pays"): lambda self, work: self.n > 0}
+COARSEST = {(CandidatePosterior, "_recent_variance"): lambda self: np.inf}
 WAYS = {
     "own choice": {},
-    "groups": {(GroupedInverse, "pays"): lambda self, work: self.n > 0},
-    "coarsest first": {(CandidatePosterior, "_recent_variance"): lambda self: np.inf},
+    "groups": GROUPS,
+    "coarsest first": COARSEST,
+    "groups, coarsest first": GROUPS | COARSEST,
 }
 
 
@@ -99,7 +103,7 @@ def search(seconds: float) -> dict[tuple[str, str], list[tuple[float, float, int
             for z, (mean, std) in zip(contexts, expected, strict=True):
                 own_mean, own_std = model.at(z)
                 of_mean = np.abs(own_mean - mean).max() / kernel.variance**0.5
-                functions = "all" if model.solved_for == model.right_hand_sides else "fewer"
+                functions = "all" if model.in_variance == model.right_hand_sides else "fewer"
                 found[way, functions].append((np.abs(own_std / std - 1.0).max(), of_mean, seed))
             for each in patched:
                 each.stop()

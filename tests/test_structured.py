@@ -382,6 +382,25 @@ def test_a_coarser_level_serves_where_no_variance_is_small(monkeypatch, candidat
     assert model.solved_for <= coarse
 
 
+def test_in_groups_a_finer_level_of_the_variance_takes_no_other_solve(monkeypatch) -> None:
+    monkeypatch.setattr(GroupedInverse, "pays", lambda self, work: self.n > 0)
+    monkeypatch.setattr(CandidatePosterior, "_recent_variance", lambda self: np.inf)  # too much is promised
+    rng = np.random.default_rng(17)
+    kernel = Kernel((Factor(SE, (0, 1, 2, 3, 4, 5), (0.8, 0.8, 0.4, 0.4, 0.4, 0.4)),), 2.0)
+    X = np.hstack([GRID[rng.integers(len(GRID), size=400)], rng.random((400, 4))])
+    Y = np.sin(3.0 * X[:, :1]) + 0.05 * rng.normal(size=(400, 1))
+    model = CandidatePosterior(Posterior.build(kernel, 2.5e-3, X, Y), GRID)
+    solves = count_solves(monkeypatch)
+    check(model, X[0, 2:] + 5.0)
+    assert model.in_variance == min(level.m for level in model._basis.levels) < model.solved_for
+    for _ in range(50):
+        model.add(X[0], Y[0])
+    check(model, X[0, 2:])
+    assert model.in_variance > min(level.m for level in model._basis.levels)
+    assert model.solved_for == model.right_hand_sides
+    assert len(solves) == 2
+
+
 def test_a_guess_minds_the_prior_variance_of_a_linear_context(monkeypatch) -> None:
     rng = np.random.default_rng(21)
     kernel = Kernel((Factor(SE, (0, 1), (0.5, 0.5)), Factor("linear", (2,), (0.15,))))

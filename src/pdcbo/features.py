@@ -101,6 +101,8 @@ class Features(Basis):
             level: (self._left[level] + ROUNDING * self._squares(level.large, level.m)) / ACCURACY
             for level in self.levels
         }
+        # the same at the candidate that needs most, where a guess has one variance for all
+        self._most = {level: float(least.max(initial=0.0)) for level, least in self._least.items()}
         self._index = {c.tobytes(): j for j, c in enumerate(self.candidates)}
         return kept
 
@@ -112,7 +114,11 @@ class Features(Basis):
 
     def serves(self, level: Level, variance: Array | float, prior: float) -> bool:
         """Tell whether a level is accurate where the variances are these, (M,), at a context with this prior part."""
-        return level is self.finest or bool(np.all(variance >= prior * self._least[level]))
+        if level is self.finest:
+            return True
+        if isinstance(variance, float):
+            return variance >= prior * self._most[level]
+        return bool(np.all(variance >= prior * self._least[level]))
 
     @property
     def pays_from(self) -> int:
@@ -143,21 +149,20 @@ class Features(Basis):
 
     def variance(self, level: Level, parts: Parts, prior: float) -> Array:
         """Return the variance (M,) at a context whose part of the prior variance is `prior`."""
-        variance: Array = self._upper[level] * prior - self.quadratic_forms(self._gram(parts), level.m)
+        variance: Array = self._upper[level] * prior - self.quadratic_forms(self._gram(parts, level.m), level.m)
         return variance
 
-    def _gram(self, parts: Parts) -> Array:
-        """Return H (r, r), whose first rows and columns hold the lower triangle of V' V, and the others nothing.
+    def _gram(self, parts: Parts, m: int) -> Array:
+        """Return H (r, r), whose first m rows and columns hold the lower triangle of V' V, and the others nothing.
 
         What belongs to small features alone is computed in single precision.
         """
-        V = parts[0]
+        V = parts[0][:m]
         large = len(V)
         H = np.empty((self.m, self.m))
         H[:large, :large] = V @ V.T
-        if len(parts) == 2:
-            v = parts[1]
-            m = large + len(v)
+        if large < m:
+            v = parts[1][: m - large]
             H[large:m, :large] = v.astype(np.float64) @ V.T
             H[large:m, large:m] = v @ v.T
         return H

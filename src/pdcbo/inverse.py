@@ -10,15 +10,15 @@ context's part of the kernel,
 
     n^2 tau + 2 n g m operations in the place of n^2 m, with tau functions inner_t, g groups and m functions (a, t)
 
-S is kept for the full blocks of L, in strips of rows whose columns are sorted by group, so that T takes one product of
-matrices a group and strip, or a sparse one a strip where v is empty; what observations after the last full block need
-is left to the solve. S depends on the observations and their order alone, and not on when it was extended. Where the
-noise is small compared to the prior variance an explicit inverse loses digits; `pdcbo.structured` minds that.
+S is kept for the full blocks of L, in strips of rows whose columns are sorted by group. Where v is empty T takes a
+sparse product a strip; elsewhere groups are sorted by size, and those of one size take one call of products of
+matrices. What observations after the last full block need is left to the solve. S depends on the observations and their
+order alone, and not on when it was extended. Where the noise is small compared to the prior variance an explicit
+inverse loses digits; `pdcbo.structured` minds that.
 """
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -91,8 +91,9 @@ class GroupedInverse:
             here = slice(strip.begin, strip.end)
             rows = parts[0][:, here] if self._sorted else self._rows[:, : strip.end - strip.begin]
             first = 0
-            for (t, _, _), matrix in zip(self._runs, self._matrices, strict=True):
-                np.matmul(matrix[:, : len(T)], T[:, t], out=rows[first : first + len(matrix)])
+            matrices = strip.matrices or [matrix[:, : len(T)] for matrix in self._matrices]
+            for (t, _, _), matrix in zip(self._runs, matrices, strict=True):
+                np.matmul(matrix, T[:, t], out=rows[first : first + len(matrix)])
                 first += len(matrix)
             if not self._sorted:
                 large = len(parts[0])
@@ -102,7 +103,8 @@ class GroupedInverse:
 
     def _sums(self, strip: Strip, scaled: Array) -> Array:
         """Return T (g, tau, rows of the strip), given s_j inner_t(v_j) (n, tau) in the order of the strip's columns."""
-        shape = (len(strip.begins) - 1, self._tau, strip.end - strip.begin)
+        width = strip.end - strip.begin
+        shape = (strip.g, self._tau, width)
         if self._tau == 1:
             strip.sparse.data[:] = scaled[:, 0]
             sums: Array = (strip.sparse @ strip.U).reshape(shape)
@@ -111,8 +113,12 @@ class GroupedInverse:
         if self._room.size < size:
             self._room = np.empty(2 * size)
         T = self._room[:size].reshape(shape)
-        for k, (begin, end) in enumerate(itertools.pairwise(strip.begins)):
-            np.matmul(scaled[begin:end].T, strip.U[begin:end], out=T[k])
+        begin = k = 0
+        for count, groups in strip.sizes:  # groups of one size in one call
+            end = begin + count * groups
+            inner = scaled[begin:end].reshape(groups, count, -1).transpose(0, 2, 1)
+            np.matmul(inner, strip.U[begin:end].reshape(groups, count, width), out=T[k : k + groups])
+            begin, k = end, k + groups
         return T
 
     @property
@@ -132,7 +138,7 @@ class GroupedInverse:
         columns = lapack.dtrtrs(L[:, b:e], columns.T, lower=1)[0].T
         if b % STRIP == 0:
             self._strips.append(Strip(b))
-        self._strips[-1].append(columns, self._group[:e])
+        self._strips[-1].append(columns, self._group[:e], self._matrices if self._tau > 1 else [])
 
     def _compute_functions(self, theta: Array) -> None:
         """Compute the inner functions of more observations, and the outer ones of groups that begin with them."""
@@ -156,23 +162,28 @@ class Strip:
         self.begin = self.end = begin
         self.order = np.empty(0, np.intp)
         self.U = np.empty((0, 0))
-        self.begins: list[int] = []  # where each group begins, and the last one ends
+        self.g = 0  # the number of groups
         self.sparse: Any = None  # (g, n), an entry for each column, in the row of its group
+        self.matrices: list[Array] = []  # for each run, the outer functions of the groups in their order here
+        self.sizes: list[tuple[int, int]] = []  # how many columns a group has, and how many groups have as many
 
-    def append(self, columns: Array, group: NDArray[np.intp]) -> None:
-        """Add rows of S, given their columns (n, c), to the strip; group (n,) is that of each column."""
-        from scipy.sparse import csr_array  # here, since importing SciPy takes long (`pdcbo.lapack`)
+    def append(self, columns: Array, group: NDArray[np.intp], matrices: list[Array]) -> None:
+        """Add rows of S, given their columns (n, c) and the group of each; groups with matrices are sorted by size."""
+        n, known, width = len(group), len(self.order), self.end - self.begin
+        U = np.empty((n, width + columns.shape[1]))
+        U[self.order, :width] = self.U
+        U[known:, :width] = 0.0
+        U[:, width:] = columns
+        counts = np.bincount(group)
+        if matrices:
+            self.order = np.lexsort((group, counts[group]))
+            by_size = np.argsort(counts, kind="stable")
+            self.matrices = [matrix[:, by_size] for matrix in matrices]
+            self.sizes = list(zip(*(a.tolist() for a in np.unique(counts, return_counts=True)), strict=True))
+        else:
+            from scipy.sparse import csr_array  # here, since importing SciPy takes long (`pdcbo.lapack`)
 
-        known, width = len(self.order), self.end - self.begin
-        self.end = len(group)
-        self.order = np.argsort(group, kind="stable")
-        U = np.empty((len(group), self.end - self.begin))
-        U[:, width:] = columns[self.order]
-        if width:
-            old = self.order < known
-            U[old, :width] = self.U
-            U[~old, :width] = 0.0
-        self.U = U
-        self.begins = [0, *np.cumsum(np.bincount(group)).tolist()]
-        n = len(group)
-        self.sparse = csr_array((np.empty(n), np.arange(n), self.begins), shape=(len(self.begins) - 1, n))
+            self.order = np.argsort(group, kind="stable")
+            begins = np.concatenate([[0], np.cumsum(counts)])
+            self.sparse = csr_array((np.empty(n), np.arange(n), begins), shape=(len(counts), n))
+        self.U, self.end, self.g = U[self.order], n, len(counts)

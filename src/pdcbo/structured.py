@@ -12,7 +12,8 @@ context z. `docs/engine.md` explains with a figure what makes that cheap:
    and what is left to do with r right-hand sides is linear in n (`pdcbo.inverse`).
 5. Large variances need fewer features. How large they are is known only afterwards: a coarser level of the features is
    tried where recent observations promise enough, and its answer is taken if the smallest variance confirms it. The
-   mean shows what such a level leaves out, and is computed with all features from alpha.
+   mean shows what such a level leaves out, and is computed with all features from alpha. In groups V has all of them,
+   and the level is that of V' V alone.
 
     T (n, m)   k_theta(data, candidates), m = M; or the features of the data, m = r
     s (n,)     k_z(data, z)
@@ -120,6 +121,11 @@ class CandidatePosterior:
     @property
     def solved_for(self) -> int:
         """How many of them the last solve took."""
+        return self._solved.m if self.structured else len(self.candidates)
+
+    @property
+    def in_variance(self) -> int:
+        """How many of them the last variance took."""
         return self._level.m if self.structured else len(self.candidates)
 
     def add(self, x: Array, y: Array) -> None:
@@ -151,19 +157,22 @@ class CandidatePosterior:
         s = of_context.matrix(here, self.posterior.X[:, self.n_theta :])[0]
         levels = self._basis.levels[: self._serving]
         promised = PROMISED * self._recent_variance() if noise_var >= LEAST_NOISE_OF_ALPHA * largest else 0.0
-        level = self._cheapest(levels, promised, prior)
+        variance: Array | float = promised
+        self.in_groups = False
         while True:
-            self.in_groups = noisy and self._inverse.pays(self._work(level))
-            if self.in_groups:
-                level = self._basis.finest
-            parts = self._solve(level, s, noisy)
+            level = self._cheapest(levels, variance, prior)
+            if not self.in_groups:
+                self.in_groups = noisy and self._inverse.pays(self._work(level))
+                if self.in_groups:  # V has all functions there, and the variance takes as many of them as it needs
+                    level = self._cheapest(levels, variance, prior)
+                parts = self._solve(level, s, noisy)
             variance = self._basis.variance(level, parts, prior)
             if self._basis.serves(level, variance, prior):
                 break
             levels = levels[: levels.index(level)]
-            level = self._cheapest(levels, variance, prior)
-        self._level, self._wants_alpha = level, level is not self._basis.finest
-        mean = self._basis.sums(self._weights(level, parts, s))
+        self._level, self._solved = level, self._basis.finest if self.in_groups else level
+        self._wants_alpha = self._solved is not self._basis.finest
+        mean = self._basis.sums(self._weights(self._solved, parts, s))
         return mean, np.sqrt(np.maximum(variance, 0.0, out=variance), out=variance)
 
     def _recent_variance(self) -> float:
@@ -179,7 +188,10 @@ class CandidatePosterior:
 
     def _work(self, level: Level) -> float:
         """Return what a solve for a level takes, and alpha where the mean wants it, in right-hand sides."""
-        return level.work + (0.0 if level is self._basis.finest else WORK_OF_ALPHA * self.posterior.Y.shape[1])
+        if level is self._basis.finest or self.in_groups:
+            return level.work
+        of_alpha: float = WORK_OF_ALPHA * self.posterior.Y.shape[1]
+        return level.work + of_alpha
 
     def _largest_prior_variance(self, prior: float) -> float:
         """Return the largest prior variance, of the candidates at a context of this variance and of the data."""
@@ -278,7 +290,7 @@ class CandidatePosterior:
 
     def _start_tables(self, basis: Columns | Features) -> None:
         self._basis = basis
-        self._level = basis.levels[0]
+        self._level = self._solved = basis.finest
         small = [level.large for level in basis.levels if level.large < level.m]
         self._table = Table(0, max(level.large for level in basis.levels), self._panels)
         self._small = Table(min(small, default=basis.m), basis.m, self._small_panels)
