@@ -74,9 +74,10 @@ torture: .make/test tools
 search-check: .make/test
 	PDCBO_SEARCH_POSTERIORS=100 $(BIN)/python -m pytest tests/test_search.py -k ten_dim -s
 
-# The stacks that pdcbo is timed against live in an environment of their own.
+# The stacks that pdcbo is timed against live in environments of their own: GPy and GPflow want a NumPy older than 2.
 bench: .make/bench
-	.venv-bench/bin/pdcbo bench --out runs/bench
+	.venv-bench/bin/pdcbo bench --out runs/bench \
+		--python GPy=.venv-bench-gpy/bin/python --python GPflow=.venv-bench-gpflow/bin/python
 
 .make/venv: constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -90,12 +91,16 @@ bench: .make/bench
 	$(PIP) --editable ".[experiments,service,test]"
 	touch $@ .make/experiments
 
-.make/bench: pyproject.toml
-	test -x .venv-bench/bin/python || $(PYTHON) -m venv .venv-bench
+.make/bench: constraints.txt pyproject.toml
+	for name in .venv-bench .venv-bench-gpy .venv-bench-gpflow; do \
+		test -x $$name/bin/python || $(PYTHON) -m venv $$name || exit; done
 	.venv-bench/bin/python -m pip install --quiet torch==2.13.0
-	.venv-bench/bin/python -m pip install --quiet scikit-learn botorch gpflow tf-keras GPy --editable ".[experiments]"
+	.venv-bench/bin/python -m pip install --quiet --constraint constraints.txt \
+		scikit-learn botorch==0.18.1 --editable ".[experiments]"
+	.venv-bench-gpy/bin/python -m pip install --quiet GPy==1.13.2 matplotlib --editable .
+	.venv-bench-gpflow/bin/python -m pip install --quiet gpflow==2.11.2 tf-keras==2.21.0 --editable .
 	mkdir -p .make && touch $@
 
 # removes the environments and what make remembers of them; results, which took hours, stay in runs
 clean:
-	rm -rf .venv .venv-bench .make
+	rm -rf .venv .venv-bench .venv-bench-gpy .venv-bench-gpflow .make

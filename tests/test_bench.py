@@ -1,20 +1,27 @@
 """The benchmark: stacks agree before they are timed, and the report tells a regression."""
 
+import sys
+from contextlib import ExitStack
+
 import numpy as np
 import pytest
 
-from pdcbo import bench
+from pdcbo import bench, bench_worker
 from pdcbo.bench_report import baseline_of, figure, report
+from pdcbo.bench_stacks import Shared
+from pdcbo.bench_worker import Work
 
 NAMES = ["pdcbo shared", "pdcbo separate", "pdcbo plain", "scikit-learn"]
 
 
 @pytest.fixture(scope="module")
 def data() -> dict:
-    results = [bench.compare(bench.SETTINGS["A50"], n, NAMES, rounds=1, hot=2) for n in (70, 140)]
+    with ExitStack() as end:
+        workers, versions = bench.start_all(NAMES, {}, end)
+        results = [bench.compare(bench.SETTINGS["A50"], n, workers, rounds=1, hot=2) for n in (70, 140)]
     cold = {"pdcbo shared": bench.cold_start("pdcbo shared")}
     return {
-        "versions": dict.fromkeys(NAMES, "here"),
+        "versions": versions,
         "results": results,
         "cold": cold,
         "interface": bench.measure(bench.SETTINGS["A50"], 70, 5, 12),
@@ -69,17 +76,56 @@ def test_report_shows_a_regression_against_the_baseline(data, tmp_path) -> None:
     assert (tmp_path / "bench.png").stat().st_size > 10_000
 
 
-def test_an_unknown_stack_is_refused(tmp_path) -> None:
-    with pytest.raises(ValueError, match=r"stacks must be among .* got 'gp'"):
-        bench.run(tmp_path, True, ["gp"])
+def test_the_report_says_what_each_stack_ran_with(data) -> None:
+    text = report(data, {})
+    for name in NAMES:
+        assert any(
+            line.startswith(f"| {name} ") and f"with NumPy {np.__version__} |" in line for line in text.split("\n")
+        )
+
+
+def test_where_gpy_has_its_own_interpreter_pdcbo_is_timed_there_too(data) -> None:
+    with ExitStack() as end:
+        workers, versions = bench.start_all(["pdcbo shared", "pdcbo separate", "GPy"], {"GPy": sys.executable}, end)
+        assert workers["pdcbo shared beside GPy"].version() == versions["pdcbo shared"]
+        assert set(workers) == {*versions} - {"GPy"}  # which the tests do without
+        assert versions["GPy"].startswith("not usable: GPy: ModuleNotFoundError")
+    assert "both with GPy's NumPy" not in report(data, {})
+    timed = {"GPy": 40.0, "pdcbo separate beside GPy": 2.0, "pdcbo shared beside GPy": 0.5}
+    results = [result | {"median": result["median"] | timed} for result in data["results"]]
+    assert "| A50, n = 140 | 20x | 80x |" in report(data | {"results": results}, {})
+
+
+def test_a_process_that_fails_or_ends_is_named() -> None:
+    worker = bench_worker.Remote("pdcbo shared")
+    with pytest.raises(RuntimeError, match="pdcbo shared: KeyError: 'C'"):
+        worker.load("C", 10, 20)
+    worker.load("A50", 10, 20)  # and goes on
+    worker._process.kill()
+    with pytest.raises(RuntimeError, match="pdcbo shared: its process ended with code -9"):
+        worker.steps(10, 11)
+    worker.close()
+
+
+@pytest.mark.parametrize(
+    ("stacks", "pythons", "words"),
+    [
+        (["gp"], {}, r"stacks must be among .* got 'gp'"),
+        (None, {"Gpy": sys.executable}, r"python must name one of .*'GPy'.* got 'Gpy'"),
+        (None, {"GPy": "nowhere"}, r"python of GPy must be an interpreter .* got 'nowhere'"),
+    ],
+)
+def test_what_there_is_not_is_refused(tmp_path, stacks, pythons, words) -> None:
+    with pytest.raises(ValueError, match=words):
+        bench.run(tmp_path, True, stacks, pythons)
 
 
 def test_a_stack_that_disagrees_is_not_timed(monkeypatch) -> None:
-    class Wrong(bench.Shared):
+    class Wrong(Shared):
         def ask(self, z):
             mean, std = super().ask(z)
             return mean + 1e-3, std
 
     monkeypatch.setitem(bench.STACKS, "pdcbo shared", Wrong)
     with pytest.raises(RuntimeError, match="pdcbo shared disagrees"):
-        bench.compare(bench.SETTINGS["A50"], 30, ["pdcbo shared"], rounds=1, hot=1)
+        bench.compare(bench.SETTINGS["A50"], 30, {"pdcbo shared": Work("pdcbo shared")}, rounds=1, hot=1)

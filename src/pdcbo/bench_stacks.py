@@ -9,9 +9,6 @@ documentation does it, one model for each function, in double precision, with an
 
 from __future__ import annotations
 
-import os
-import sys
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -59,6 +56,14 @@ class Setting:
     def points(self, z: Array) -> Array:
         """Return all candidates at one context, (M, d)."""
         return np.hstack([self.candidates, np.broadcast_to(z, (len(self.candidates), len(z)))])
+
+
+LINE = np.linspace(0.0, 1.0, 50)
+SETTINGS = {
+    "A50": Setting("A50", LINE[:, None], (0.05, 0.05), 2),
+    "A1000": Setting("A1000", np.linspace(0.0, 1.0, 1000)[:, None], (0.05, 0.05), 2),
+    "B": Setting("B", np.stack(np.meshgrid(LINE, LINE, indexing="ij"), axis=-1).reshape(-1, 2), (1 / 3,) * 6, 3),
+}
 
 
 class Stack(Protocol):
@@ -278,50 +283,6 @@ STACKS: dict[str, type[Stack]] = {
     "BoTorch conditioned": BoTorchConditioned,
     "GPflow": GPflow,
 }
-PACKAGES = {"scikit-learn": "sklearn", "GPy": "GPy", "BoTorch": "botorch", "GPflow": "gpflow"}
-
-
-def prepare(stacks: list[str]) -> dict[str, str]:
-    """Import what is installed of the stacks, on one thread each; return name -> version, or why it is missing."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
-    found: dict[str, str] = {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for name in stacks:
-            package = PACKAGES.get(name.split()[0])
-            if package is None:
-                found[name] = "here"
-                continue
-            try:
-                found[name] = __import__(package).__version__
-            except Exception as error:  # a stack that cannot be imported is left out and reported, whatever ails it
-                found[name] = f"not usable: {type(error).__name__}: {error}"
-        if any(name.startswith("BoTorch") and "not usable" not in found[name] for name in found):
-            import torch
-
-            torch.set_num_threads(1)
-        if "GPflow" in found and "not usable" not in found["GPflow"]:
-            import tensorflow as tf
-
-            tf.config.threading.set_intra_op_parallelism_threads(1)
-            tf.config.threading.set_inter_op_parallelism_threads(1)
-    return found
-
-
-def first_ask(name: str) -> None:
-    """Ask once with few data and say so, then do a step at n = 500 and print the peak memory in MB."""
-    candidates = np.linspace(0.0, 1.0, 50)[:, None]
-    setting = Setting("A50", candidates, (0.05, 0.05), 2)
-    X, Y = setting.data(501)
-    STACKS[name](setting, X[:20], Y[:20]).ask(X[20, 1:])
-    print("asked", flush=True)
-    stack = STACKS[name](setting, X[:500], Y[:500])
-    stack.ask(X[500, 1:])
-    stack.tell(X[500], Y[500])
-    with open("/proc/self/status") as status:  # the peak that getrusage gives starts at the parent's
-        print("MB", next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmHWM")))
-
-
-if __name__ == "__main__":
-    first_ask(sys.argv[1])
+# these take several steps a round, and are timed in the environment of GPy, too, where that has its own
+FAST = ("pdcbo separate", "pdcbo shared")
+BESIDE_GPY = " beside GPy"

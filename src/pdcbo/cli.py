@@ -206,11 +206,16 @@ def bench_command(
     out: Out = Path("bench"),
     quick: Quick = False,
     stacks: Annotated[str | None, typer.Option(help="which stacks, with commas between; all installed ones")] = None,
+    python: Annotated[
+        list[str] | None,
+        typer.Option(help="the interpreter of a stack that wants its own, GPy=PATH; pdcbo must be there, too"),
+    ] = None,
 ) -> None:
     """Time a step against the stacks people use."""
     from pdcbo.bench import run
 
-    run(out, quick, None if stacks is None else stacks.split(","))
+    pythons = dict(given.partition("=")[::2] for given in python or [])
+    run(out, quick, None if stacks is None else stacks.split(","), pythons)
 
 
 @contextmanager
