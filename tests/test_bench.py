@@ -2,6 +2,7 @@
 
 import sys
 from contextlib import ExitStack
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -84,16 +85,67 @@ def test_the_report_says_what_each_stack_ran_with(data) -> None:
         )
 
 
-def test_where_gpy_has_its_own_interpreter_pdcbo_is_timed_there_too(data) -> None:
+def interpreter(path: Path, code: str = "") -> str:
+    """Return a Python that notes its arguments beside itself, and runs some code before the module it is asked for."""
+    started = (
+        f"import runpy, sys; {code or 'pass'}; sys.argv = sys.argv[2:]; runpy.run_module(sys.argv[0], None, '__main__')"
+    )
+    path.write_text(f'#!/bin/sh\necho "$@" >> {path}.calls\nexec {sys.executable} -c "{started}" "$@"\n')
+    path.chmod(0o755)
+    return str(path)
+
+
+def calls(python: str) -> list[str]:
+    return Path(f"{python}.calls").read_text().splitlines()
+
+
+def test_where_gpy_has_its_own_interpreter_pdcbo_is_timed_there_too(data, tmp_path) -> None:
+    own = interpreter(tmp_path / "python", "import types; sys.modules['GPy'] = types.SimpleNamespace(__version__='7')")
     with ExitStack() as end:
-        workers, versions = bench.start_all(["pdcbo shared", "pdcbo separate", "GPy"], {"GPy": sys.executable}, end)
-        assert workers["pdcbo shared beside GPy"].version() == versions["pdcbo shared"]
-        assert set(workers) == {*versions} - {"GPy"}  # which the tests do without
-        assert versions["GPy"].startswith("not usable: GPy: ModuleNotFoundError")
+        workers, versions = bench.start_all(["pdcbo shared", "GPy"], {"GPy": own}, end)
+        assert versions["GPy"] == f"7 {versions['pdcbo shared']}"
+        assert set(workers) == {"pdcbo shared", "GPy", "pdcbo shared beside GPy"}
+    serve = "-m pdcbo.bench_worker serve"
+    assert calls(own) == [f"{serve} GPy", f"{serve} pdcbo shared"]
     assert "both with GPy's NumPy" not in report(data, {})
     timed = {"GPy": 40.0, "pdcbo separate beside GPy": 2.0, "pdcbo shared beside GPy": 0.5}
     results = [result | {"median": result["median"] | timed} for result in data["results"]]
     assert "| A50, n = 140 | 20x | 80x |" in report(data | {"results": results}, {})
+
+
+def test_a_stack_starts_cold_with_its_own_interpreter(tmp_path) -> None:
+    own = interpreter(tmp_path / "python")
+    bench.first_answer("pdcbo plain", own)
+    assert calls(own) == ["-m pdcbo.bench_worker start pdcbo plain"]
+
+
+def test_the_command_hands_interpreters_on(monkeypatch) -> None:
+    from typer.testing import CliRunner
+
+    from pdcbo.cli import app
+
+    seen: list[object] = []
+    monkeypatch.setattr(bench, "run", lambda *arguments: seen.append(arguments))
+    result = CliRunner().invoke(app, ["bench", "--python", "GPy=a/b", "--python", "GPflow=c=d", "--stacks", "GPy"])
+    assert result.exit_code == 0
+    assert seen == [(Path("bench"), False, ["GPy"], {"GPy": "a/b", "GPflow": "c=d"})]
+
+
+def test_what_cannot_be_timed_is_said_before_the_others_are(tmp_path, capfd) -> None:
+    broken = interpreter(tmp_path / "python", "raise OSError('no such thing')")
+    with pytest.raises(SystemExit, match="1"):
+        bench.run(tmp_path, True, ["GPy"], {"GPy": broken})
+    said = "".join(capfd.readouterr())
+    assert "GPy: not usable: GPy: its process ended with code 1: OSError: no such thing" in said
+    assert "no stack can be timed" in said
+
+
+def test_a_stack_that_prints_is_understood(tmp_path) -> None:
+    loud = interpreter(tmp_path / "python", "import pdcbo.bench_stacks as s; s.Shared.tell = lambda *_: print('told')")
+    worker = bench_worker.Remote("pdcbo shared", loud)
+    worker.load("A50", 10, 20)
+    assert len(worker.steps(10, 13)) == 3
+    worker.close()
 
 
 def test_a_process_that_fails_or_ends_is_named() -> None:
@@ -102,7 +154,7 @@ def test_a_process_that_fails_or_ends_is_named() -> None:
         worker.load("C", 10, 20)
     worker.load("A50", 10, 20)  # and goes on
     worker._process.kill()
-    with pytest.raises(RuntimeError, match="pdcbo shared: its process ended with code -9"):
+    with pytest.raises(RuntimeError, match="pdcbo shared: its process ended with code -9: it said nothing"):
         worker.steps(10, 11)
     worker.close()
 
@@ -111,7 +163,8 @@ def test_a_process_that_fails_or_ends_is_named() -> None:
     ("stacks", "pythons", "words"),
     [
         (["gp"], {}, r"stacks must be among .* got 'gp'"),
-        (None, {"Gpy": sys.executable}, r"python must name one of .*'GPy'.* got 'Gpy'"),
+        (None, {"Gpy": sys.executable}, r"python must be for one of .*'GPy'.* got 'Gpy'"),
+        (None, {"GPy": "/usr"}, r"python of GPy must be an interpreter .* got '/usr'"),
         (None, {"GPy": "nowhere"}, r"python of GPy must be an interpreter .* got 'nowhere'"),
     ],
 )

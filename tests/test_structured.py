@@ -21,12 +21,12 @@ CLOUD = np.random.default_rng(5).random((300, 2))
 FEW = np.linspace(0.0, 1.0, 11)[:, None]
 
 
-@pytest.fixture(params=["by its own choice", "always in groups", "the coarsest level first"])
+@pytest.fixture(params=["by its own choice", "in groups", "coarsest level first", "in groups, coarsest level first"])
 def _all_ways(request, monkeypatch) -> None:
-    """Solve as `CandidatePosterior` decides, in groups from the first full block on, and with few features first."""
-    if request.param == "always in groups":
+    """Solve as `CandidatePosterior` decides, in groups from the first full block on, with few features first, or both."""
+    if "in groups" in request.param:
         monkeypatch.setattr(GroupedInverse, "pays", lambda self, work: self.n > 0)
-    if request.param == "the coarsest level first":
+    if "coarsest level first" in request.param:
         monkeypatch.setattr(CandidatePosterior, "_recent_variance", lambda self: np.inf)
 
 
@@ -382,15 +382,17 @@ def test_a_coarser_level_serves_where_no_variance_is_small(monkeypatch, candidat
     assert model.solved_for <= coarse
 
 
-def test_in_groups_a_finer_level_of_the_variance_takes_no_other_solve(monkeypatch) -> None:
+@pytest.mark.parametrize("q", [1, 4])  # for four functions a coarse level would not pay if it wanted alpha
+def test_in_groups_a_finer_level_of_the_variance_takes_no_other_solve(monkeypatch, q) -> None:
     monkeypatch.setattr(GroupedInverse, "pays", lambda self, work: self.n > 0)
     monkeypatch.setattr(CandidatePosterior, "_recent_variance", lambda self: np.inf)  # too much is promised
     rng = np.random.default_rng(17)
     kernel = Kernel((Factor(SE, (0, 1, 2, 3, 4, 5), (0.8, 0.8, 0.4, 0.4, 0.4, 0.4)),), 2.0)
     X = np.hstack([GRID[rng.integers(len(GRID), size=400)], rng.random((400, 4))])
-    Y = np.sin(3.0 * X[:, :1]) + 0.05 * rng.normal(size=(400, 1))
+    Y = np.sin(3.0 * X[:, :1]) + 0.05 * rng.normal(size=(400, q))
     model = CandidatePosterior(Posterior.build(kernel, 2.5e-3, X, Y), GRID)
     solves = count_solves(monkeypatch)
+    monkeypatch.setattr(CholeskyFactor, "solve_transposed", None)  # which alpha is made with
     check(model, X[0, 2:] + 5.0)
     assert model.in_variance == min(level.m for level in model._basis.levels) < model.solved_for
     for _ in range(50):

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -30,12 +31,16 @@ import numpy as np
 
 from pdcbo.bench_interface import measure
 from pdcbo.bench_stacks import BESIDE_GPY, FAST, SETTINGS, STACKS, Plain, Setting
-from pdcbo.bench_worker import Remote, Worker
+from pdcbo.bench_worker import PACKAGES, Remote, Worker
 
 AGREEMENT = 1e-5
 STARTS = 3
 BASELINE = Path("benchmarks/baseline.json")
-ONE_THREAD = {name: "1" for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")}
+ENVIRONMENT = {
+    **{name: "1" for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")},
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+    "CUDA_VISIBLE_DEVICES": "-1",
+}
 
 
 def run(
@@ -51,20 +56,22 @@ def run(
 
     Raises:
         ValueError: a stack is unknown, or an interpreter is not there.
+        SystemExit: no stack can be timed, or one disagrees with the others.
     """
     unknown = [name for name in stacks or [] if name not in STACKS]
     if unknown:
         raise ValueError(f"stacks must be among {list(STACKS)!r}, got {unknown[0]!r}")
-    kinds = sorted({name.split()[0] for name in STACKS} - {"pdcbo"})
     for kind, python in (pythons or {}).items():
-        if kind not in kinds:
-            raise ValueError(f"python must name one of {kinds!r}, got {kind!r}")
-        if not os.access(python, os.X_OK):
+        if kind not in PACKAGES:
+            raise ValueError(f"python must be for one of {list(PACKAGES)!r}, got {kind!r}")
+        if shutil.which(python) is None:
             raise ValueError(f"python of {kind} must be an interpreter with it and pdcbo installed, got {python!r}")
     arguments = json.dumps(
         {"out": str(out), "quick": quick, "wanted": stacks or list(STACKS), "pythons": pythons or {}}
     )
-    subprocess.run([sys.executable, "-m", "pdcbo.bench", arguments], check=True, env={**os.environ, **ONE_THREAD})
+    done = subprocess.run([sys.executable, "-m", "pdcbo.bench", arguments], env={**os.environ, **ENVIRONMENT})
+    if done.returncode:
+        raise SystemExit(done.returncode)  # it said why
 
 
 def dgemm_rate() -> float:
@@ -159,18 +166,25 @@ def start_all(
     wanted: list[str], pythons: Mapping[str, str], end: ExitStack
 ) -> tuple[dict[str, Worker], dict[str, str]]:
     """Start the stacks that can be had; return them, and for all the version or why it is missing."""
-    stacks = [(name, name, pythons.get(name.split()[0], sys.executable)) for name in wanted]
-    if "GPy" in pythons and "GPy" in wanted:
-        stacks += [(name + BESIDE_GPY, name, pythons["GPy"]) for name in FAST if name in wanted]
     workers: dict[str, Worker] = {}
     versions = {}
-    for label, name, python in stacks:
+
+    def begin(label: str, name: str, python: str) -> None:
         worker = end.enter_context(closing(Remote(name, python)))
         try:
             versions[label] = worker.version()
             workers[label] = worker
         except RuntimeError as error:
             versions[label] = f"not usable: {error}"
+            print(f"{label}: {versions[label]}", flush=True)
+            worker.close()
+
+    for name in wanted:
+        begin(name, name, pythons.get(name.split()[0], sys.executable))
+    if "GPy" in pythons and "GPy" in workers:
+        for name in FAST:
+            if name in workers:
+                begin(name + BESIDE_GPY, name, pythons["GPy"])
     return workers, versions
 
 
@@ -182,6 +196,8 @@ def main(out: Path, quick: bool, wanted: list[str], pythons: Mapping[str, str]) 
     results = []
     with ExitStack() as end:
         workers, versions = start_all(wanted, pythons, end)
+        if not workers:
+            sys.exit("no stack can be timed")
         for setting in ("A50", "B") if quick else SETTINGS:
             for n, rounds in ((500, 5),) if quick else ((500, 15), (2000, 7)):
                 print(f"measuring {setting}, n = {n} ...", flush=True)

@@ -15,6 +15,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Iterable
@@ -61,8 +62,6 @@ class Work:
 
     def version(self) -> str:
         """Import what the stack needs, on one thread; return its version, and NumPy's."""
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-        os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
         version = f"{__import__(self.package).__version__} " if self.package else ""
         if self.package == "botorch":
             import torch
@@ -108,14 +107,16 @@ class Remote:
     def __init__(self, name: str, python: str = sys.executable) -> None:
         self.name = name
         command = [python, "-m", "pdcbo.bench_worker", "serve", name]
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115, closed with the process
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True
         )
 
     def close(self) -> None:
         """End the process."""
         self._process.kill()
         self._process.communicate()
+        self._errors.close()
 
     def version(self) -> str:
         """Import what the stack needs, on one thread; return its version, and NumPy's."""
@@ -151,7 +152,10 @@ class Remote:
         except BrokenPipeError:
             line = ""
         if not line:
-            raise RuntimeError(f"{self.name}: its process ended with code {self._process.wait()}")
+            code = self._process.wait()
+            self._errors.seek(0)
+            last = "".join(self._errors.readlines()[-1:]).strip()
+            raise RuntimeError(f"{self.name}: its process ended with code {code}: {last or 'it said nothing'}")
         said, result = json.loads(line)
         if said != "ok":
             raise RuntimeError(f"{self.name}: {result}")
@@ -167,10 +171,10 @@ def serve(name: str, calls: Iterable[str]) -> None:
     for line in calls:
         method, *arguments = json.loads(line)
         try:
-            said = ["ok", getattr(work, method)(*arguments)]
+            said = json.dumps(["ok", getattr(work, method)(*arguments)])
         except Exception as error:  # a package that cannot be imported is reported, whatever ails it
-            said = ["error", f"{type(error).__name__}: {error}"]
-        answers.write(json.dumps(said) + "\n")
+            said = json.dumps(["error", f"{type(error).__name__}: {error}"])
+        answers.write(said + "\n")
         answers.flush()
 
 
