@@ -23,7 +23,7 @@ FEW = np.linspace(0.0, 1.0, 11)[:, None]
 
 @pytest.fixture(params=["by its own choice", "in groups", "coarsest level first", "in groups, coarsest level first"])
 def _all_ways(request, monkeypatch) -> None:
-    """Solve as `CandidatePosterior` decides, in groups from the first full block on, with few features first, or both."""
+    """Solve as `CandidatePosterior` decides, in groups from the first full block on, few features first, or both."""
     if "in groups" in request.param:
         monkeypatch.setattr(GroupedInverse, "pays", lambda self, work: self.n > 0)
     if "coarsest level first" in request.param:
