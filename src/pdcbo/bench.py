@@ -36,7 +36,10 @@ from pdcbo.bench_worker import PACKAGES, Remote, Worker
 AGREEMENT = 1e-5
 STARTS = 3
 BASELINE = Path("benchmarks/baseline.json")
+KEPT = 2**30
 ENVIRONMENT = {
+    # a process that gives freed memory back takes page faults at each step to have it again, now many and now few
+    "GLIBC_TUNABLES": f"glibc.malloc.trim_threshold={KEPT}:glibc.malloc.mmap_threshold={KEPT}",
     **{name: "1" for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")},
     "TF_CPP_MIN_LOG_LEVEL": "3",
     "CUDA_VISIBLE_DEVICES": "-1",
