@@ -178,7 +178,7 @@ def start_all(
             versions[label] = worker.version()
             workers[label] = worker
         except RuntimeError as error:
-            versions[label] = f"not usable: {error}"
+            versions[label] = "not usable: " + str(error).removeprefix(f"{name}: ")
             print(f"{label}: {versions[label]}", flush=True)
             worker.close()
 

@@ -19,37 +19,13 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from pdcbo.bench_stacks import SETTINGS, STACKS, Shared, Stack
 
 PACKAGES = {"scikit-learn": "sklearn", "GPy": "GPy", "BoTorch": "botorch", "GPflow": "gpflow"}
-
-
-class Worker(Protocol):
-    """What the benchmark asks of a stack, here or in another process."""
-
-    def version(self) -> str:
-        """Import what the stack needs, on one thread; return its version, and NumPy's."""
-        ...
-
-    def load(self, setting: str, n: int, end: int) -> tuple[int, int]:
-        """Hold the first n of a setting's observations, of which `end` will be used.
-
-        Returns:
-            For a stack that shares one posterior, its right-hand sides and those in double precision; 0 for others.
-        """
-        ...
-
-    def answer(self, j: int) -> list[list[list[float]]]:
-        """Return mean and standard deviation, (q, M) each, at the context of observation j."""
-        ...
-
-    def steps(self, begin: int, end: int) -> list[float]:
-        """Ask and tell these observations in a row; return the CPU times in ms."""
-        ...
 
 
 class Work:
@@ -75,7 +51,11 @@ class Work:
         return f"{version}with NumPy {np.__version__}"
 
     def load(self, setting: str, n: int, end: int) -> tuple[int, int]:
-        """Hold the first n of a setting's observations, of which `end` will be used."""
+        """Hold the first n of a setting's observations, of which `end` will be used.
+
+        Returns:
+            For a stack that shares one posterior, its right-hand sides and those in double precision; 0 for others.
+        """
         chosen = SETTINGS[setting]
         self.n_theta = chosen.candidates.shape[1]
         self.X, self.Y = chosen.data(end)
@@ -119,21 +99,21 @@ class Remote:
         self._errors.close()
 
     def version(self) -> str:
-        """Import what the stack needs, on one thread; return its version, and NumPy's."""
+        """Do what `Work.version` does, there."""
         return str(self._call("version"))
 
     def load(self, setting: str, n: int, end: int) -> tuple[int, int]:
-        """Hold the first n of a setting's observations, of which `end` will be used."""
+        """Do what `Work.load` does, there."""
         r, large = self._call("load", setting, n, end)
         return r, large
 
     def answer(self, j: int) -> list[list[list[float]]]:
-        """Return mean and standard deviation, (q, M) each, at the context of observation j."""
+        """Do what `Work.answer` does, there."""
         answer: list[list[list[float]]] = self._call("answer", j)
         return answer
 
     def steps(self, begin: int, end: int) -> list[float]:
-        """Ask and tell these observations in a row; return the CPU times in ms."""
+        """Do what `Work.steps` does, there."""
         times: list[float] = self._call("steps", begin, end)
         return times
 
@@ -160,6 +140,9 @@ class Remote:
         if said != "ok":
             raise RuntimeError(f"{self.name}: {result}")
         return result
+
+
+Worker = Work | Remote
 
 
 def serve(name: str, calls: Iterable[str]) -> None:
