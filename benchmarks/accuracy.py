@@ -2,9 +2,10 @@
 
 Kernels, noise levels, candidates, data and contexts are drawn at random, clustered, repeated and one-sided data among
 them, and the answer is compared with the plain posterior's, in four ways: as the engine decides by itself, always
-summing within groups, trying the coarsest level of the features first, and both. For each way, with all features and
-with fewer in the variance, the largest error of the standard deviation, relative to it, and of the mean, relative to
-the root of the prior variance.
+summing within groups, trying the coarsest level of the features first, and both. In every second problem all
+observations were asked for, so that what follows the last full block has rows read off earlier answers. For each way,
+with and without such rows, with all features and with fewer in the variance, the largest error of the standard
+deviation, relative to it, and of the mean, relative to the root of the prior variance.
 """
 
 import os
@@ -82,8 +83,8 @@ def problem(rng: np.random.Generator) -> tuple[Kernel, float, Array, Array, Arra
     return kernel, kernel.variance * 10.0 ** rng.uniform(-4.5, 0.7), candidates, X, Y
 
 
-def search(seconds: float) -> dict[tuple[str, str], list[tuple[float, float, int]]]:
-    """Return way, functions -> errors of std and mean and the seed, for as many problems as there is time for."""
+def search(seconds: float) -> dict[tuple[str, str, str], list[tuple[float, float, int]]]:
+    """Return way, rows, functions -> errors of std and mean and the seed, for as many problems as there is time for."""
     found = defaultdict(list)
     end, seed = time.monotonic() + seconds, 0
     while time.monotonic() < end:
@@ -95,24 +96,25 @@ def search(seconds: float) -> dict[tuple[str, str], list[tuple[float, float, int
         posterior = Posterior.build(kernel, noise_var, X, Y)
         points = [np.hstack([candidates, np.broadcast_to(z, (len(candidates), len(z)))]) for z in contexts]
         expected = [posterior.predict(A) for A in points]
+        asked, rows = (np.ones(len(X), bool), "read") if seed % 2 else (np.zeros(len(X), bool), "solved")
         for way, patches in WAYS.items():
-            model = CandidatePosterior(posterior, candidates)
             patched = [patch.object(owner, name, instead) for (owner, name), instead in patches.items()]
             for each in patched:
                 each.start()
+            model = CandidatePosterior.build(kernel, noise_var, X, Y, candidates, asked)
             for z, (mean, std) in zip(contexts, expected, strict=True):
                 own_mean, own_std = model.at(z)
                 of_mean = np.abs(own_mean - mean).max() / kernel.variance**0.5
                 functions = "all" if model.in_variance == model.right_hand_sides else "fewer"
-                found[way, functions].append((np.abs(own_std / std - 1.0).max(), of_mean, seed))
+                found[way, rows, functions].append((np.abs(own_std / std - 1.0).max(), of_mean, seed))
             for each in patched:
                 each.stop()
     return found
 
 
 found = search(float(sys.argv[1]) if len(sys.argv) > 1 else 120.0)
-print("| way | functions | answers | largest error of std | seed | largest error of the mean | seed |")
-print("|---|---|---|---|---|---|---|")
-for (way, functions), cases in sorted(found.items()):
+print("| way | rows | functions | answers | largest error of std | seed | largest error of the mean | seed |")
+print("|---|---|---|---|---|---|---|---|")
+for (way, rows, functions), cases in sorted(found.items()):
     std, mean = max(cases), max(cases, key=lambda case: case[1])
-    print(f"| {way} | {functions} | {len(cases)} | {std[0]:.1e} | {std[2]} | {mean[1]:.1e} | {mean[2]} |")
+    print(f"| {way} | {rows} | {functions} | {len(cases)} | {std[0]:.1e} | {std[2]} | {mean[1]:.1e} | {mean[2]} |")

@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 
 from pdcbo import PDCBO, Choice, Constraint, Fixed, Integer, Model, Problem, Real
+from pdcbo.gp import CholeskyFactor
 from pdcbo.history import History
 from pdcbo.optimizers.adaptive import AdaptiveSetting
+from pdcbo.structured import CandidatePosterior
 
 PROBLEM = Problem(
     {"a": (0.0, 10.0), "n": Integer(0, 4)},
@@ -34,6 +36,57 @@ def everything(t: PDCBO) -> str:
 
 def signals(t: PDCBO, *ids: int) -> list[list[float]]:
     return [t.ledger.steps[i].signal for i in ids]
+
+
+def test_the_model_learns_which_points_were_asked_for_right_before() -> None:
+    t = tuner(candidates=5)
+    y = 1.0, {"g": 0.5, "h": 2.5}
+
+    def last_was_asked_for() -> bool:
+        return t.models.asked[-1:] == [t.models.n - 1]
+
+    t.tell(t.ask({"z": 0.1}), *y)
+    assert last_was_asked_for()
+    t.tell(t.ask({"z": 0.1}), *y, applied={"a": 2.5})
+    assert not last_was_asked_for()
+    older, newer = t.ask({"z": 0.2}), t.ask({"z": 0.3})
+    t.tell(newer, *y)
+    assert last_was_asked_for()
+    t.tell(older, *y)
+    assert not last_was_asked_for()
+    older, newer = t.ask({"z": 0.2}), t.ask({"z": 0.3})
+    t.tell(older, *y)
+    assert not last_was_asked_for()
+    t.tell(newer, *y)
+    assert not last_was_asked_for()
+    t.observe({"a": 1.0, "n": 2}, {"z": 0.1}, objective=1.0)
+    assert not last_was_asked_for()
+    s = t.ask({"z": 0.4})
+    t.observe({"a": 1.0, "n": 2}, {"z": 0.4}, objective=1.0)
+    t.tell(s, *y)
+    assert not last_was_asked_for()
+    s = t.ask({"z": 0.4})
+    t.fail(t.ask({"z": 0.4}), applied=False)
+    t.tell(s, *y)
+    assert not last_was_asked_for()
+    s = t.ask({"z": 0.4})
+    t.tell(s, *y)
+    assert last_was_asked_for()
+
+
+def test_the_row_of_a_step_that_was_asked_for_takes_no_solve(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask and tell in turn: each posterior is asked once a step, and none solves for a row."""
+    t = tuner(candidates=6)
+    for i in range(40):
+        with monkeypatch.context() as patched:
+            answers: list[int] = []
+            original = CandidatePosterior.at
+            patched.setattr(CandidatePosterior, "at", lambda self, z, a=answers, f=original: a.append(1) or f(self, z))
+            s = t.ask({"z": i / 40})
+            assert len(answers) == len({id(t.models.posterior(output)[0]) for output in range(t.models.q)})
+            patched.setattr(CandidatePosterior, "at", lambda *_: pytest.fail("asked again"))
+            patched.setattr(CholeskyFactor, "solve", lambda *_, **__: pytest.fail("a solve"))
+            t.tell(s, np.sin(i), {"g": 0.5, "h": 2.5})
 
 
 def test_each_observation_enters_once_whatever_the_order() -> None:

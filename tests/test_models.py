@@ -14,6 +14,7 @@ from pdcbo import PDCBO, Constraint, Integer, Model, Problem, Real
 from pdcbo.gp import BLOCK, Posterior
 from pdcbo.models import Models
 from pdcbo.problem import Array
+from pdcbo.structured import CandidatePosterior
 
 PROBLEM = Problem(
     {"a": (10.0, 30.0), "b": Real(1.0, 100.0, log=True)}, {"z": (-5.0, 5.0)}, {"g": 4.0, "h": Constraint(lower=1.0)}
@@ -57,13 +58,18 @@ def test_given_hyper_parameters_are_in_plant_units() -> None:
 
 @pytest.mark.parametrize("spec", [None, GIVEN])
 @pytest.mark.parametrize("missing", [0.0, 0.4])
-def test_state_gives_the_same_model_to_the_last_bit(spec: Model | None, missing: float) -> None:
+@pytest.mark.parametrize("asked", [False, True])
+def test_state_gives_the_same_model_to_the_last_bit(spec: Model | None, missing: float, asked: bool) -> None:
     candidates = np.random.default_rng(2).random((60, 2))
     X, Y = data(90, missing=missing)
+    if asked:
+        X[:, :2] = candidates[np.arange(90) % 60]
     models = Models(PROBLEM, spec, candidates=candidates)
     z = np.array([0.3])
     for i, (x, y) in enumerate(zip(X, Y, strict=True)):
-        models.add(x, y)
+        if asked and i % 3:
+            models.at(x[2:])
+        models.add(x, y, asked=asked and i % 4 != 0)
         if i % 7 == 0:
             models.at(z)
     again = Models(PROBLEM, spec, candidates=candidates)
@@ -75,6 +81,28 @@ def test_state_gives_the_same_model_to_the_last_bit(spec: Model | None, missing:
     again.add(X[0], Y[1])
     assert (models.at(z)[0] == again.at(z)[0]).all()
     assert models.state() == again.state()
+
+
+def test_what_was_asked_for_is_forgotten_where_all_is_built_from_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of factors are read off answers as points come in, and not for a whole history after it was learned from."""
+    candidates = np.random.default_rng(2).random((60, 2))
+    X, Y = data(60)
+    X[:, :2] = candidates
+    models = Models(PROBLEM, candidates=candidates)
+    for x, y in zip(X, Y, strict=True):
+        models.at(x[2:])
+        due = list(models.next_fit)
+        models.add(x, y, asked=True)
+        if models.next_fit != due:  # it was learned
+            assert models.asked == []
+            with monkeypatch.context() as patched:
+                patched.setattr(CandidatePosterior, "at", lambda *_: pytest.fail("asked again"))
+                models.predict(X[:1])
+        else:
+            assert models.asked[-1] == models.n - 1
+    assert models.asked
+    models.replace(5, Y[6])
+    assert models.asked == []
 
 
 def test_an_output_learns_only_where_it_was_measured() -> None:

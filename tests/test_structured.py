@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pdcbo.features import ACCURACY, ENOUGH, ROUNDING, WIDTH, GridFeatures, find, split
-from pdcbo.gp import CholeskyFactor, Posterior
+from pdcbo.gp import BLOCK, CholeskyFactor, Posterior
 from pdcbo.inverse import GroupedInverse, Strip
 from pdcbo.kernels import Factor, Kernel
 from pdcbo.panels import Copy, Inverse, Panels
@@ -35,7 +35,10 @@ fixed = HealthCheck.function_scoped_fixture  # the fixture is the same for all e
 
 
 def plain(model: CandidatePosterior, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return model.posterior.predict(np.hstack([model.candidates, np.tile(z, (len(model.candidates), 1))]))
+    """Return the answer of the plain posterior with none of whose rows the model had to do."""
+    own = model.posterior
+    reference = Posterior.build(own.kernel, own.noise_var, own.X, own.Y)
+    return reference.predict(np.hstack([model.candidates, np.tile(z, (len(model.candidates), 1))]))
 
 
 def check(model: CandidatePosterior, z: np.ndarray) -> None:
@@ -89,11 +92,11 @@ def histories(draw: st.DrawFn) -> tuple[Kernel, float, np.ndarray, np.ndarray, n
 
 
 @all_ways
-@given(histories(), st.floats(-0.5, 1.5))
+@given(histories(), st.floats(-0.5, 1.5), st.booleans())
 @settings(max_examples=120, deadline=None, derandomize=True, suppress_health_check=[fixed])
-def test_equals_the_plain_posterior(history, place) -> None:
+def test_equals_the_plain_posterior(history, place, asked) -> None:
     kernel, noise_var, candidates, X, Y = history
-    model = CandidatePosterior(Posterior.build(kernel, noise_var, X, Y), candidates)
+    model = CandidatePosterior.build(kernel, noise_var, X, Y, candidates, np.full(len(X), asked))
     z = np.full(X.shape[1] - candidates.shape[1], place)
     check(model, z)
     if len(X):
@@ -214,19 +217,84 @@ def test_a_thousand_measurements_of_few_points(noise_var, candidates) -> None:
 
 
 @all_ways
-@given(histories(), st.integers(0, 190), st.integers(1, 40))
+@given(histories(), st.integers(0, 190), st.integers(1, 40), st.sampled_from([0.0, 0.5, 1.0]))
 @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[fixed])
-def test_rebuilt_is_bit_identical_to_grown(history, start, every) -> None:
+def test_rebuilt_is_bit_identical_to_grown(history, start, every, share) -> None:
     kernel, noise_var, candidates, X, Y = history
     n_theta, start = candidates.shape[1], min(start, len(X))
-    grown = CandidatePosterior(Posterior.build(kernel, noise_var, X[:start], Y[:start]), candidates)
+    asked = np.random.default_rng(every).random(len(X)) < share
+    grown = CandidatePosterior.build(kernel, noise_var, X[:start], Y[:start], candidates, asked[:start])
     for i in range(start, len(X)):
         if i % every == 0:
             grown.at(X[i, n_theta:])
-        grown.add(X[i], Y[i])
-    rebuilt = CandidatePosterior(Posterior.build(kernel, noise_var, X, Y), candidates)
+        if i % 7 == 0:
+            grown.at(X[i // 2, n_theta:])
+        grown.add(X[i], Y[i], asked=bool(asked[i]))
+    rebuilt = CandidatePosterior.build(kernel, noise_var, X, Y, candidates, asked)
+    assert np.array_equal(grown.posterior.factor.L, rebuilt.posterior.factor.L)
     z = np.full(X.shape[1] - n_theta, 0.3)
     for one, other in zip(grown.at(z), rebuilt.at(z), strict=True):
+        assert np.array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("candidates", "family", "n"), [(FEW, SE, 30), (GRID, "matern-5/2", 200), (CLOUD, SE, 200), (GRID, SE, 1010)]
+)
+def test_the_row_of_a_point_that_was_asked_for_takes_no_solve(monkeypatch, candidates, family, n) -> None:
+    rng = np.random.default_rng(22)
+    d = candidates.shape[1]
+    kernel = Kernel((Factor(family, tuple(range(d)), (0.4,) * d), Factor(SE, (d,), (0.3,))), 2.0)
+    X = np.hstack([candidates[rng.integers(len(candidates), size=n)], rng.random((n, 1))])
+    X = np.vstack([X, np.resize(X, (90, d + 1))])  # small variances, for which all features are used
+    Y = rng.normal(size=(n + 90, 2))
+    model = CandidatePosterior(Posterior.build(kernel, 0.01, X[:-10], Y[:-10]), candidates)
+    model.at(X[0, d:])
+    monkeypatch.setattr(CholeskyFactor, "solve", lambda *_, **__: pytest.fail("a solve"))
+    for x, y in zip(X[-10:], Y[-10:], strict=True):
+        assert (model.posterior.n + 1) % BLOCK, "a block is computed in one piece"
+        model.at(x[d:])
+        assert model.solved_for == model.right_hand_sides
+        model.add(x, y, asked=True)
+    monkeypatch.undo()
+    expected = Posterior.build(kernel, 0.01, X, Y).factor.L
+    np.testing.assert_allclose(model.posterior.factor.L, expected, rtol=0, atol=1e-9)
+    check(model, X[0, d:])
+
+
+def test_a_row_is_solved_for_where_the_answer_does_not_have_it() -> None:
+    rng = np.random.default_rng(17)
+    kernel = Kernel((Factor(SE, (0, 1, 2, 3, 4, 5), (0.8, 0.8, 0.4, 0.4, 0.4, 0.4)),), 2.0)
+    X = np.hstack([GRID[rng.integers(len(GRID), size=110)], rng.random((110, 4))])
+    Y = np.sin(X[:, :1])
+    X[100, :2] = 0.123  # no candidate; the others find an answer that lacks features
+    plain_posterior = Posterior.build(kernel, 0.01, X, Y)
+    model = CandidatePosterior(Posterior.build(kernel, 0.01, X[:100], Y[:100]), GRID)
+    for x, y in zip(X[100:], Y[100:], strict=True):
+        model.at(x[2:])
+        assert model.solved_for < model.right_hand_sides
+        model.add(x, y, asked=True)
+    assert np.array_equal(model.posterior.factor.L, plain_posterior.factor.L)
+
+
+@all_ways
+def test_an_interrupt_on_the_way_to_a_row_leaves_nothing_half_done(monkeypatch) -> None:
+    rng = np.random.default_rng(23)
+    kernel = Kernel((Factor(SE, (0, 1, 2), (0.4, 0.4, 0.8)),), 2.0)
+    X = np.hstack([GRID[rng.integers(len(GRID), size=203)], rng.random((203, 1))])
+    Y, z = rng.normal(size=(203, 1)), np.array([0.3])
+    asked = np.arange(203) >= 200
+    reference = CandidatePosterior.build(kernel, 0.01, X, Y, GRID, asked).at(z)
+    model = CandidatePosterior(Posterior.build(kernel, 0.01, X[:200], Y[:200]), GRID)
+    model.at(X[200, 2:])
+    for x, y, owner, name in zip(
+        X[200:], Y[200:], (CandidatePosterior, Table, CandidatePosterior), ("_solve", "append", "_weights"), strict=True
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr(owner, name, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):
+                model.at(z)
+        model.add(x, y, asked=True)
+    for one, other in zip(reference, model.at(z), strict=True):
         assert np.array_equal(one, other)
 
 
@@ -543,13 +611,17 @@ def test_groups_are_used_where_parameters_repeat(candidates, family, scale, plac
     X = np.hstack([theta, rng.random((n, 1))])
     Y = np.sin(3.0 * X[:, :2]) + noise_var**0.5 * rng.normal(size=(n, 2))
     factors = (Factor(family, tuple(range(n_theta)), (scale,) * n_theta), Factor(SE, (n_theta,), (0.3,)))
-    model = CandidatePosterior(Posterior.build(Kernel(factors, 2.0), noise_var, X[:100], Y[:100]), candidates)
+    asked = (np.arange(n) % 3 == 0) & (np.arange(n) % 5 == np.arange(n) // 100)  # some hundred in all
+    model = CandidatePosterior.build(Kernel(factors, 2.0), noise_var, X[:100], Y[:100], candidates, asked[:100])
     for i in range(100, n):
         if i % 90 == 0:
             check(model, X[i, n_theta:])
-        (model if i % 2 else model.posterior).add(X[i], Y[i])
+        if asked[i]:
+            model.add(X[i], Y[i], asked=True)
+        else:
+            (model if i % 2 else model.posterior).add(X[i], Y[i])
     check(model, np.array([0.4]))
     assert model.in_groups
-    rebuilt = CandidatePosterior(Posterior.build(Kernel(factors, 2.0), noise_var, X, Y), candidates)
+    rebuilt = CandidatePosterior.build(Kernel(factors, 2.0), noise_var, X, Y, candidates, asked)
     for one, other in zip(model.at(np.array([0.4])), rebuilt.at(np.array([0.4])), strict=True):
         assert np.array_equal(one, other)

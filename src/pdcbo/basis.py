@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,11 @@ class Basis(ABC):
         """The number of functions."""
         return self.finest.m
 
+    @cached_property
+    def places(self) -> dict[bytes, int]:
+        """Where each candidate stands among them."""
+        return {c.tobytes(): j for j, c in enumerate(self.candidates)}
+
     @property
     def runs(self) -> list[tuple[int, Indices, Indices]]:
         """The functions sorted by t: each t, the a of its functions, and which these are."""
@@ -85,6 +91,10 @@ class Basis(ABC):
         """Return the mean of each candidate, shape (M, q), given the weights of all functions (m, q)."""
 
     @abstractmethod
+    def column(self, j: int, parts: Parts) -> Array:
+        """Return candidate j's column of V, (n,), given V' of all functions."""
+
+    @abstractmethod
     def variance(self, level: Level, parts: Parts, prior: float) -> Array:
         """Return the variance (M,) at a context whose part of the prior variance is `prior`."""
 
@@ -103,6 +113,11 @@ class Columns(Basis):
     def sums(self, mu: Array) -> Array:
         """Return mu: each candidate has a function of its own."""
         return mu
+
+    def column(self, j: int, parts: Parts) -> Array:
+        """Return candidate j's column of V, (n,), given V' of all functions."""
+        column: Array = parts[0][j]
+        return column
 
     def variance(self, level: Level, parts: Parts, prior: float) -> Array:
         """Return the variance (M,) at a context whose part of the prior variance is `prior`."""

@@ -106,7 +106,7 @@ class _Engine:
         start = time.process_time()
         for target, (_, posterior) in zip(targets, self.groups, strict=True):
             posterior.at(x[posterior.n_theta :])
-            posterior.add(x, target)
+            posterior.add(x, target, asked=True)
         return time.process_time() - start
 
 

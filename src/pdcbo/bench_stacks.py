@@ -103,7 +103,7 @@ class Shared:
     def tell(self, x: Array, y: Array) -> None:
         """Add one observation."""
         for group, model in self.models:
-            model.add(x, y[group])
+            model.add(x, y[group], asked=True)
 
 
 class Separate(Shared):

@@ -103,7 +103,6 @@ class Features(Basis):
         }
         # the same at the candidate that needs most, where a guess has one variance for all
         self._most = {level: float(least.max(initial=0.0)) for level, least in self._least.items()}
-        self._index = {c.tobytes(): j for j, c in enumerate(self.candidates)}
         return kept
 
     def _squares(self, begin: int, end: int) -> Array:
@@ -127,7 +126,7 @@ class Features(Basis):
 
     def rows(self, theta: Array) -> Array:
         """Return the features of points, shape (c, r): those of candidates are looked up and never computed."""
-        places = [self._index.get(point.tobytes()) for point in theta]
+        places = [self.places.get(point.tobytes()) for point in theta]
         return np.array([self.at(x) if j is None else self.phi[j] for x, j in zip(theta, places, strict=True)])
 
     def at(self, point: Array) -> Array:
@@ -136,7 +135,7 @@ class Features(Basis):
 
     def serving(self, point: Array) -> int:
         """Return how many of the levels, the finest first, give the kernel between a point and all candidates."""
-        if point.tobytes() in self._index:
+        if point.tobytes() in self.places:
             return len(self.levels)
         row, features = self.kernel.matrix(point[None], self.candidates)[0], self.at(point)
         for i, level in enumerate(self.levels):
@@ -146,6 +145,14 @@ class Features(Basis):
             if np.any(error > np.maximum(OFF * self.tolerance, np.sqrt(left * left.max()))):
                 return i
         return len(self.levels)
+
+    def column(self, j: int, parts: Parts) -> Array:
+        """Return candidate j's column of L^-1 k(X, candidates), (n,), given V' of all features."""
+        V, phi = parts[0], self.phi[j]
+        column: Array = phi[: len(V)] @ V
+        for v in parts[1:]:
+            column += phi[len(V) :].astype(v.dtype) @ v
+        return column
 
     def variance(self, level: Level, parts: Parts, prior: float) -> Array:
         """Return the variance (M,) at a context whose part of the prior variance is `prior`."""

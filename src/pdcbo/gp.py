@@ -1,4 +1,4 @@
-"""The exact Gaussian-process posterior, equation (6), extended one observation at a time in O(n^2).
+"""The exact Gaussian-process posterior, equation (6), extended one observation at a time.
 
     X (n, d)   points            Y (n, q)   targets of q functions that share the kernel, the noise and the points
     L (n, n)   Cholesky factor, L L' = K + noise_var I
@@ -7,8 +7,9 @@
     V (n, m)   L^-1 k(X, A)      so that mean = V' W and var = k(A, A) - sum_n V^2
 
 Rows are appended one at a time; each time `BLOCK` of them are full they are computed again in one piece. A posterior
-built from its data is therefore the same, to the last bit, as one that grew with them. L has room to grow, and LAPACK
-is given whole rows of it with their true length (the leading dimension), so that a solve never copies the factor.
+built from its data is therefore the same, to the last bit, as one that grew with them; `pdcbo.structured` minds the
+rows that it computes itself. L has room to grow, and LAPACK is given whole rows of it with their true length (the
+leading dimension), so that a solve never copies the factor.
 """
 
 from __future__ import annotations
@@ -169,8 +170,8 @@ class Posterior:
         """Return 1/2 log |I + K / noise_var| of the points visited, equation (7)."""
         return 0.5 * (self.factor.log_determinant - self.n * float(np.log(self.noise_var)))
 
-    def add(self, x: Array, y: Array) -> None:
-        """Extend by one observation, in O(n^2)."""
+    def add(self, x: Array, y: Array, row: Array | None = None) -> None:
+        """Extend by one observation: in O(n^2), or in O(n) where its row L^-1 k(X, x) is known; it may fill a block."""
         n = self.n
         self._grow(n + 1)
         self._X[n], self._Y[n] = x, y
@@ -178,7 +179,8 @@ class Posterior:
             self._finish_block(n + 1 - BLOCK)
             return
         here = x[None]
-        row = self.factor.solve(self.kernel.matrix(here, self.X).T, overwrite=True)[:, 0]
+        if row is None:
+            row = self.factor.solve(self.kernel.matrix(here, self.X).T, overwrite=True)[:, 0]
         self.factor.append(row, float(self.kernel.diagonal(here)[0]))
         self._append_targets(n)
 

@@ -9,8 +9,8 @@ hyper-parameters that were measured at the same points share one factor. Hyper-p
 learned again each time an output's data have grown by a third, so that learning costs a constant share of the whole,
 and when a measurement is a surprise.
 
-What is built from data is equal to the last bit to what grew with them: `state()` holds data and hyper-parameters,
-nothing else.
+What is built from data is equal to the last bit to what grew with them: `state()` holds data, hyper-parameters and
+which points were told right after they were asked for, nothing else.
 """
 
 from __future__ import annotations
@@ -67,6 +67,8 @@ class Models:
         self.take_limits(problem)
         self.next_fit = [0 if spec.length_scales is None else -1 for spec in self.specs]
         self.n = 0
+        # the points that were told right after they were asked for, since posteriors were last built from data
+        self.asked: list[int] = []
         self._X = np.empty((64, len(problem.variables)))
         self._Y = np.empty((64, self.q))
 
@@ -101,8 +103,17 @@ class Models:
         """All measurements, shape (n, q)."""
         return self._Y[: self.n]
 
-    def add(self, x: Array, y: Array) -> int | None:
-        """Learn from one point; y (q,) holds NaN for what was not measured. Return its index; None if nothing was."""
+    def add(self, x: Array, y: Array, *, asked: bool = False) -> int | None:
+        """Learn from one point.
+
+        Args:
+            x: the point.
+            y: (q,), NaN for what was not measured.
+            asked: whether the candidates were asked about in x's context since the point before.
+
+        Returns:
+            The point's index, None if nothing was measured.
+        """
         values = y.tolist()
         missing = {i for i, value in enumerate(values) if math.isnan(value)}
         if len(missing) == self.q:
@@ -111,6 +122,8 @@ class Models:
         if index and self.learns:
             self._posteriors()  # whose forecast tells whether y is a surprise
         self._append(x, y)
+        if asked:
+            self.asked.append(index)
         for i, rows in enumerate(self.rows):
             if i not in missing:
                 rows.append(index)
@@ -121,7 +134,8 @@ class Models:
         if groups is not None and not split:
             for group, posterior in groups:
                 if group[0] not in missing:
-                    posterior.add(x, np.array([self.hyper[i].standardise(x, values[i]) for i in group]))
+                    targets = np.array([self.hyper[i].standardise(x, values[i]) for i in group])
+                    posterior.add(x, targets, asked=asked)
                     if self.learns:
                         self._notice(group, posterior.posterior)
             self._groups = groups
@@ -140,7 +154,7 @@ class Models:
                 self.rows[i].remove(index)
             if not math.isnan(old[i]) and old[i] != y[i] and self.specs[i].length_scales is None:
                 self.next_fit[i] = 0  # what was learned from the wrong value is learned again
-        self._groups = None
+        self._start_anew()
         self._refit()
 
     def at(self, z: Array) -> tuple[Array, Array]:
@@ -210,6 +224,7 @@ class Models:
             "rows": [list(rows) for rows in self.rows],
             "next_fit": list(self.next_fit),
             "hyper": [h.to_json() for h in self.hyper],
+            "asked": list(self.asked),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -220,6 +235,7 @@ class Models:
         self.rows = [list(map(int, rows)) for rows in state["rows"]]
         self.next_fit = list(map(int, state["next_fit"]))
         self.hyper = [Hyperparameters.from_json(h) for h in state["hyper"]]
+        self.asked = list(map(int, state.get("asked", [])))  # which no state had before
         self._groups = None
 
     def _in_plant_units(self, answers: list[tuple[list[int], Array, Array]]) -> tuple[Array, Array]:
@@ -260,7 +276,12 @@ class Models:
         del self.rows[output][:-KEPT_ROWS]
         if self.specs[output].length_scales is None:
             self.next_fit[output] = 0
+        self._start_anew()
+
+    def _start_anew(self) -> None:
+        """Have the posteriors built from data, all points alike."""
         self._groups = None
+        self.asked = []
 
     def _notice(self, group: list[int], posterior: Posterior) -> None:
         """Have the outputs learned again whose last measurement was a surprise."""
@@ -280,7 +301,7 @@ class Models:
                     bad=self.bad[i] if self.compress else 0.0,
                 )  # fmt: skip
                 self.next_fit[i] = count + max(1, count // 3)
-                self._groups = None
+                self._start_anew()
 
     def _posteriors(self) -> list[tuple[list[int], CandidatePosterior]]:
         if self._groups is None:
@@ -298,9 +319,10 @@ class Models:
             for group in groups:
                 rows, h = self.rows[group[0]], self.hyper[group[0]]
                 targets = np.column_stack([self._targets(i, rows) for i in group])
-                built = Posterior.build(h.kernel, h.noise_var, self.X[rows], targets)
                 candidates = np.empty((0, self.problem.n_theta)) if self.candidates is None else self.candidates
-                self._groups.append((group, CandidatePosterior(built, candidates)))
+                asked = np.isin(rows, self.asked)
+                built = CandidatePosterior.build(h.kernel, h.noise_var, self.X[rows], targets, candidates, asked)
+                self._groups.append((group, built))
             self._means = np.array([[h.mean] for h in self.hyper])
             self._scales = np.array([[h.scale] for h in self.hyper])
             self._compressed = [(i, h.compression) for i, h in enumerate(self.hyper) if h.compression is not None]

@@ -15,6 +15,8 @@ context z. `docs/engine.md` explains with a figure what makes that cheap:
    mean shows what such a level leaves out, and is computed with all features from alpha. In groups V has all of them,
    and the level is that of V' V alone.
 
+6. The row of L of a point that was asked for is a column of V, or the features' sum of its columns: O(n r).
+
     T (n, m)   k_theta(data, candidates), m = M; or the features of the data, m = r
     s (n,)     k_z(data, z)
     V (n, m)   L^-1 diag(s) T,   mean = V' W,   var = k - sum_n V^2   for m = M, or through the features phi
@@ -55,6 +57,8 @@ RECENT, PROMISED = 32, 3.0
 WORK_OF_ALPHA = 6.0
 # noise variance, relative to the prior variance, below which rounding in alpha would show in the mean (tests)
 LEAST_NOISE_OF_ALPHA = 1e-3
+# the same where rounding in a row of L that is read off V would show in the mean (`benchmarks/accuracy.py`)
+LEAST_NOISE_OF_ROWS = 3e-4
 # the context's part of the variance up to which features are used; it is 1 but for linear kernels
 ORDINARY = 16.0
 # fewer observations than this are solved for all candidates, without a look at the rank
@@ -67,8 +71,9 @@ SMOOTH = ("squared-exponential", "linear")
 class CandidatePosterior:
     """The posterior of q functions over fixed candidates at one context after another.
 
-    What it returns depends on the observations and their order only, to the last bit, and not on whether they were
-    added one by one or the posterior was built from all of them at once. One thread at a time may use it.
+    What it returns depends on the observations, their order and which were `asked` for, to the last bit, and not on
+    whether they were added one by one or the posterior was built from all of them at once. One thread at a time may
+    use it.
 
     Args:
         posterior: the plain posterior, the reference; `add` extends it, and it may be extended directly.
@@ -89,6 +94,17 @@ class CandidatePosterior:
         self._half_done = False
         self._start()
 
+    @classmethod
+    def build(
+        cls, kernel: Kernel, noise_var: float, X: Array, Y: Array, candidates: Array, asked: NDArray[np.bool_]
+    ) -> CandidatePosterior:
+        """Return what `add` would make of many observations, of which some were asked for, (n,)."""
+        full = len(X) // BLOCK * BLOCK
+        model = cls(Posterior.build(kernel, noise_var, X[:full], Y[:full]), candidates)
+        for x, y, read in zip(X[full:], Y[full:], asked[full:].tolist(), strict=True):
+            model.add(x, y, asked=read)
+        return model
+
     def _start(self) -> None:
         """Forget all that was made from the observations."""
         self._features: Features | None = None
@@ -96,6 +112,9 @@ class CandidatePosterior:
         self._served = 0  # observations of which it is known whether the features serve them
         self._serving = len(LEVELS)  # the number of levels that serve all of these
         self._wants_alpha = False
+        self._answered: tuple[int, bytes] | None = None  # the number of observations and the context of the last V
+        self._has_rows = False  # whether that V holds the row of L of a candidate
+        self._parts_of_V: Parts = ()
         self.in_groups = False  # whether the last solve summed within groups first
         inverses = Inverses(self.posterior.factor)
         self._panels = Panels(inverses, np.dtype(np.float64))
@@ -128,9 +147,16 @@ class CandidatePosterior:
         """How many of them the last variance took."""
         return self._level.m if self.structured else len(self.candidates)
 
-    def add(self, x: Array, y: Array) -> None:
-        """Extend by one observation."""
-        self.posterior.add(x, y)
+    def add(self, x: Array, y: Array, *, asked: bool = False) -> None:
+        """Extend by one observation.
+
+        Args:
+            x: the point.
+            y: what was measured, (q,).
+            asked: whether `at` was asked for x's context since the observation before, and so has its row of L, which
+                then takes O(n r) in the place of O(n^2). Where it was not, it is asked now.
+        """
+        self.posterior.add(x, y, self._row(x) if asked else None)
         if self._wants_alpha:
             self._wants_alpha = False
             _ = self.posterior.alpha  # which the next step will want again, and the factor is in the caches now
@@ -146,6 +172,15 @@ class CandidatePosterior:
         answer = self._structured_at(np.asarray(z, dtype=float)[None], *self._parts)
         self._half_done = False
         return answer
+
+    def _row(self, x: Array) -> Array | None:
+        """Return the row L^-1 k(X, x) as V has it, or None where it does not, or x is no candidate."""
+        place, z = self._basis.places.get(x[: self.n_theta].tobytes()) if self.structured else None, x[self.n_theta :]
+        if place is None or self.posterior.n % BLOCK == BLOCK - 1:  # which fills a block, to be computed in one piece
+            return None
+        if self._half_done or self._answered != (self.posterior.n, z.tobytes()):
+            self.at(z)
+        return self._basis.column(place, self._parts_of_V) if self._has_rows else None
 
     def _structured_at(self, here: Array, of_theta: Kernel, of_context: Kernel) -> tuple[Array, Array]:
         """Return what `at` does, for a product kernel and the context (1, n_z)."""
@@ -172,6 +207,8 @@ class CandidatePosterior:
             levels = levels[: levels.index(level)]
         self._level, self._solved = level, self._basis.finest if self.in_groups else level
         self._wants_alpha = self._solved is not self._basis.finest
+        self._has_rows = not self._wants_alpha and noise_var >= LEAST_NOISE_OF_ROWS * largest
+        self._answered, self._parts_of_V = (self.posterior.n, here.tobytes()), parts
         mean = self._basis.sums(self._weights(self._solved, parts, s))
         return mean, np.sqrt(np.maximum(variance, 0.0, out=variance), out=variance)
 

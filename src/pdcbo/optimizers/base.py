@@ -94,8 +94,11 @@ class Optimizer(Assurance, ABC):
     def _choose(self, z: Array, rng: Draw) -> tuple[Array, Bounds]:
         """Return theta for context z, with each output's confidence bounds there, without changing anything."""
 
-    def _learn(self, x: Array, y: Array) -> int | None:
-        """Learn from a measurement and return its row in the models, or None without one."""
+    def _learn(self, x: Array, y: Array, *, asked: bool = False) -> int | None:
+        """Learn from a measurement and return its row in the models, or None without one.
+
+        `asked`: its point was proposed after all that is known, and no other was since.
+        """
         return None
 
     def _relearn(self, row: int | None, x: Array, y: Array) -> int | None:
@@ -145,7 +148,8 @@ class Optimizer(Assurance, ABC):
         parameters, held = self.problem.decode_parameters(theta), self.problem.plain_context(context)
         suggestion = Suggestion(self.ledger.next_id, parameters, held, outside, bounds)
         limits = [limit.bound for limit in self.problem.limits]
-        return Step(suggestion, theta.tolist() + z.tolist(), limits, outside=list(outside))
+        known = self.ledger.events
+        return Step(suggestion, theta.tolist() + z.tolist(), limits, outside=list(outside), known=known)
 
     def adopt(self, step: Step) -> Suggestion:
         """Enter a pending step that was proposed here before, or chosen elsewhere, and return its suggestion.
@@ -215,7 +219,7 @@ class Optimizer(Assurance, ABC):
             step.proposed, step.x, step.moved = step.x, point, True
         step.y, step.outside = outcome, list(outside)
         self._count(step)
-        step.row = self._learn(x, y)
+        step.row = self._learn(x, y, asked=self.ledger.newest(step))
         self.ledger.settle(step, TOLD)
         self._advance()
 

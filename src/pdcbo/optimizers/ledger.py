@@ -72,6 +72,7 @@ class Step:
         reason: of a failure.
         signal: what each queue was moved by, (N,), before the slack; empty without queues.
         expected: what each balance was moved by, (N,), where that is not the signal: something was not measured.
+        known: the number of events that it was proposed after; -1 where no model proposed it.
         moved: its point was not chosen by the model with the suggestion's bounds.
         outside: the context variables that were outside their stated range.
         settled: the status with which it was first settled.
@@ -92,6 +93,7 @@ class Step:
     settled: str = ""
     first_y: list[float] | None = None
     expected: list[float] = field(default_factory=list)
+    known: int = -1
 
     def told_before(self, x: list[float], y: list[float]) -> bool:
         """Tell whether this very result was told before."""
@@ -124,6 +126,7 @@ class Step:
             "settled": self.settled,
             "first_y": None if self.first_y is None else _to_json(self.first_y),
             "expected": list(self.expected),
+            "known": self.known,
         }
 
     @classmethod
@@ -189,6 +192,10 @@ class Ledger:
             raise ValueError(f"suggestion {step.suggestion.id} is in the book already; propose again")
         self.steps[step.suggestion.id] = step
         self.next_id = max(self.next_id, step.suggestion.id + 1)
+
+    def newest(self, step: Step) -> bool:
+        """Tell whether a step ran as it was proposed after all events, and is the last one that was proposed."""
+        return step.known == self.events and not step.moved and step.suggestion.id == self.next_id - 1
 
     def find(self, suggestion: Suggestion | int) -> Step:
         """Return the step of a suggestion or its id.

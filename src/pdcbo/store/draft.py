@@ -121,6 +121,7 @@ def guarded(record: Record, draft: Draft) -> tuple[Step, dict[str, Any]]:
         [limit.bound for limit in problem.limits],
         moved=moved,
         outside=list(problem.outside(draft.context)),
+        known=-1 if draft.step is None or words else draft.step.known,
     )
     payload = {
         "step": step.to_json(),
