@@ -551,7 +551,7 @@ def test_what_features_leave_of_thousands_of_observations_does_not_show(candidat
     check(CandidatePosterior(Posterior.build(kernel, 0.5, X, Y), candidates), np.array([0.4]))
 
 
-@pytest.mark.parametrize("noise_var", [5e-5, 2e-3])
+@pytest.mark.parametrize("noise_var", [3e-5, 5e-5, 1e-4, 4e-4, 2e-3])
 def test_the_mean_of_data_that_contradict_each_other(monkeypatch, noise_var) -> None:
     monkeypatch.setattr(GroupedInverse, "pays", lambda self, work: False)  # groups want no alpha
     kernel = Kernel((Factor(SE, (0, 1), (0.7, 0.3)), Factor(SE, (2,), (0.3,))))
@@ -561,6 +561,22 @@ def test_the_mean_of_data_that_contradict_each_other(monkeypatch, noise_var) -> 
     model = CandidatePosterior(Posterior.build(kernel, noise_var, np.vstack([same, far]), Y), GRID)
     for z in (-0.02, -0.05, -0.4):
         check(model, np.array([z]))
+
+
+def test_features_are_given_up_where_data_contradict_each_other_and_not_elsewhere() -> None:
+    rng = np.random.default_rng(21)
+    noise_var, n = 5e-5, 1200
+    kernel = Kernel((Factor(SE, (0, 1), (0.7, 0.3)), Factor(SE, (2,), (0.3,))))
+    X = np.hstack([GRID[rng.integers(len(GRID), size=n)], np.zeros((n, 1))])
+    Y = np.sin(3.0 * X.sum(axis=1, keepdims=True)) + noise_var**0.5 * rng.normal(size=(n, 1))
+    here = np.zeros(1)
+    agreeing = CandidatePosterior(Posterior.build(kernel, noise_var, X, Y), GRID)
+    agreeing.at(here)
+    assert agreeing.right_hand_sides < len(GRID)
+    X[:] = X[0]
+    contradicting = CandidatePosterior(Posterior.build(kernel, noise_var, X, np.sign(Y - np.median(Y))), GRID)
+    contradicting.at(here)
+    assert contradicting.right_hand_sides == len(GRID)
 
 
 def test_alpha_is_computed_ahead_only_where_the_last_step_wanted_it(monkeypatch) -> None:

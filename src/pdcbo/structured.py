@@ -14,7 +14,6 @@ context z. `docs/engine.md` explains with a figure what makes that cheap:
    tried where recent observations promise enough, and its answer is taken if the smallest variance confirms it. The
    mean shows what such a level leaves out, and is computed with all features from alpha. In groups V has all of them,
    and the level is that of V' V alone.
-
 6. The row of L of a point that was asked for is a column of V, or the features' sum of its columns: O(n r).
 
     T (n, m)   k_theta(data, candidates), m = M; or the features of the data, m = r
@@ -59,6 +58,9 @@ WORK_OF_ALPHA = 6.0
 LEAST_NOISE_OF_ALPHA = 1e-3
 # the same where rounding in a row of L that is read off V would show in the mean (`benchmarks/accuracy.py`)
 LEAST_NOISE_OF_ROWS = 3e-4
+# the sum of |W| times the root of prior over noise variance above which rounding would show in the mean, as
+# some units in the last place of it (tests); data stay below unless they contradict each other beyond their noise
+MOST_MISFIT = 2e6
 # the context's part of the variance up to which features are used; it is 1 but for linear kernels
 ORDINARY = 16.0
 # fewer observations than this are solved for all candidates, without a look at the rank
@@ -153,8 +155,8 @@ class CandidatePosterior:
         Args:
             x: the point.
             y: what was measured, (q,).
-            asked: whether `at` was asked for x's context since the observation before, and so has its row of L, which
-                then takes O(n r) in the place of O(n^2). Where it was not, it is asked now.
+            asked: whether `at` was called for x's context after the observation before. Its answer holds the row of L
+                that x adds, which then takes O(n r) in the place of O(n^2). Where that is not at hand, `at` is called.
         """
         self.posterior.add(x, y, self._row(x) if asked else None)
         if self._wants_alpha:
@@ -175,10 +177,13 @@ class CandidatePosterior:
 
     def _row(self, x: Array) -> Array | None:
         """Return the row L^-1 k(X, x) as V has it, or None where it does not, or x is no candidate."""
-        place, z = self._basis.places.get(x[: self.n_theta].tobytes()) if self.structured else None, x[self.n_theta :]
-        if place is None or self.posterior.n % BLOCK == BLOCK - 1:  # which fills a block, to be computed in one piece
+        n, theta, z = self.posterior.n, x[: self.n_theta], x[self.n_theta :]
+        if not self.structured or n % BLOCK == BLOCK - 1:  # a full block is computed in one piece
             return None
-        if self._half_done or self._answered != (self.posterior.n, z.tobytes()):
+        place = self._basis.places.get(theta.tobytes())
+        if place is None:
+            return None
+        if self._half_done or self._answered != (n, z.tobytes()):
             self.at(z)
         return self._basis.column(place, self._parts_of_V) if self._has_rows else None
 
@@ -186,7 +191,7 @@ class CandidatePosterior:
         """Return what `at` does, for a product kernel and the context (1, n_z)."""
         prior = float(of_context.diagonal(here)[0])
         noise_var, largest = self.posterior.noise_var, self._largest_prior_variance(prior)
-        noisy = noise_var >= LEAST_NOISE * largest
+        noisy = noise_var >= LEAST_NOISE * largest and self._agree(noise_var, largest)
         self._choose_basis(of_theta, noisy and self._ordinary(prior, of_context))
         self._extend()
         s = of_context.matrix(here, self.posterior.X[:, self.n_theta :])[0]
@@ -211,6 +216,13 @@ class CandidatePosterior:
         self._answered, self._parts_of_V = (self.posterior.n, here.tobytes()), parts
         mean = self._basis.sums(self._weights(self._solved, parts, s))
         return mean, np.sqrt(np.maximum(variance, 0.0, out=variance), out=variance)
+
+    def _agree(self, noise_var: float, largest: float) -> bool:
+        """Tell whether the data contradict each other by no more than such noise allows for."""
+        if noise_var >= LEAST_NOISE_OF_ALPHA * largest:
+            return True
+        misfit = float(np.abs(self.posterior.W).sum(axis=0).max(initial=0.0))  # which never shrinks
+        return bool(misfit * (largest / noise_var) ** 0.5 <= MOST_MISFIT)
 
     def _recent_variance(self) -> float:
         """Return the smallest variance that one of the last observations had before it was made."""
