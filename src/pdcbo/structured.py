@@ -171,6 +171,7 @@ class CandidatePosterior:
         if self._half_done:
             self._start()
         self._half_done = True  # where an interrupt ends it here
+        self._answered, self._parts_of_V = None, ()  # before there is memory taken for the next
         answer = self._structured_at(np.asarray(z, dtype=float)[None], *self._parts)
         self._half_done = False
         return answer

@@ -1,8 +1,9 @@
 """Run jobs in parallel on this machine, keep every finished one at once, continue where a former call was killed.
 
-One process a core, each with one BLAS thread: small steps are up to fourteen times slower with two. A result is written
-beside its place and renamed, so that what is there is whole. A killed worker breaks the pool of `concurrent.futures`;
-what had finished is on disk, and the rest is submitted to a new pool.
+One process a core, each with one BLAS thread: small steps are up to fourteen times slower with two, and seeds that
+advance together are slower, too (`benchmarks/lockstep.py`). A result is written beside its place and renamed, so that
+what is there is whole. A killed worker breaks the pool of `concurrent.futures`; what had finished is on disk, and the
+rest is submitted to a new pool.
 """
 
 from __future__ import annotations
