@@ -12,13 +12,13 @@ from matplotlib.figure import Figure
 from pdcbo.bench import SETTINGS
 from pdcbo.bench_stacks import STACKS
 from pdcbo.features import GridFeatures, find
-from pdcbo.structured import MAX_RANK, TOLERANCE
+from pdcbo.structured import MAX_RANK, SMALL, TOLERANCE
 
 setting = SETTINGS["B"]
 theta_kernel = type(setting.kernel)(
     (type(setting.kernel.factors[0])("squared-exponential", (0, 1), setting.length_scales[:2]),), setting.variance
 )
-features = find(theta_kernel, setting.candidates, TOLERANCE * setting.noise_var, MAX_RANK)
+features = find(theta_kernel, setting.candidates, TOLERANCE * setting.noise_var, MAX_RANK, SMALL * setting.noise_var)
 assert isinstance(features, GridFeatures)
 
 fig = Figure(figsize=(11.5, 3.4), layout="constrained")

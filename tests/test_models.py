@@ -380,3 +380,26 @@ def test_an_interrupt_while_it_learns_leaves_no_wrong_posterior(monkeypatch: pyt
         whole.add(x, y)
     for one, other in zip(models.predict(X[:5]), whole.predict(X[:5]), strict=True):
         assert np.array_equal(one, other)
+
+
+def test_an_interrupt_while_posteriors_are_built_leaves_none_half_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {name: Model(length_scales=i + 1.0, variance=2.0, noise_var=0.1) for i, name in enumerate(PROBLEM.outputs)}
+    X, Y = data(20)
+    models, whole = Models(PROBLEM, given), Models(PROBLEM, given)
+    for each in (models, whole):
+        for x, y in zip(X, Y, strict=True):
+            each.add(x, y)
+    built, original = [], CandidatePosterior.build
+
+    def second_fails(*args: object) -> CandidatePosterior:
+        built.append(1)
+        if len(built) == 2:
+            raise KeyboardInterrupt
+        return original(*args)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(CandidatePosterior, "build", second_fails)
+        with pytest.raises(KeyboardInterrupt):
+            models.predict(X[:1])
+    for one, other in zip(models.predict(X[:5]), whole.predict(X[:5]), strict=True):
+        assert np.array_equal(one, other)

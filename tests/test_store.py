@@ -416,10 +416,10 @@ def test_a_model_that_failed_half_way_is_built_again(tmp_path: Path, monkeypatch
         name = "tripping"
         trips = False
 
-        def _learn(self, x: Array, y: Array, *, asked: bool = False) -> int | None:
+        def _learn(self, x: Array, y: Array) -> int | None:
             if self.trips:
                 raise np.linalg.LinAlgError("the matrix is not positive definite")
-            return super()._learn(x, y, asked=asked)
+            return super()._learn(x, y)
 
     monkeypatch.setitem(OPTIMIZERS, "tripping", Tripping)
     bare, study = Tripping(PROBLEM), Study.open(tmp_path / "plant.db", "plant", PROBLEM, optimizer="tripping")

@@ -33,10 +33,8 @@ WIDTH = 8
 # What the features may leave of the kernel between an observation off the candidates and these, in tolerances; what
 # hundreds of these leave adds up in the mean (tests).
 OFF = 0.2
-# The square of a feature, relative to the tolerance, below which single precision does for it (tests).
-SMALL = 5e3
 # The tolerances of the levels, relative to that of the finest.
-LEVELS = (1.0, 10.0, 1000.0, 25000.0, 140000.0)
+LEVELS = (1.0, 33.0, 3300.0, 83000.0, 470000.0)
 # What a coarser level may change a standard deviation by, relative to it (tests), and what single precision leaves of
 # a variance, relative to the squares of its features: a rounding or two.
 ACCURACY, ROUNDING = 2e-8, 1e-7
@@ -69,12 +67,12 @@ def split(kernel: Kernel, n: int) -> tuple[Kernel, Kernel] | None:
 class Features(Basis):
     """The features of a kernel on candidates that lie on one axis, the largest first."""
 
-    def __init__(self, kernel: Kernel, candidates: Array, tolerance: float, axis: Axis) -> None:
+    def __init__(self, kernel: Kernel, candidates: Array, tolerance: float, axis: Axis, small: float) -> None:
         super().__init__(kernel, candidates)
         self.axis = axis
-        self._kept = self._keep(tolerance, axis.R)
+        self._kept = self._keep(tolerance, axis.R, small)
 
-    def _keep(self, tolerance: float, phi: Array) -> Indices:
+    def _keep(self, tolerance: float, phi: Array, small: float) -> Indices:
         """Keep the largest rows of phi, so that the others add little anywhere; return which, the largest first."""
         sizes = _sizes(phi)
         order = np.argsort(sizes, kind="stable")
@@ -86,7 +84,7 @@ class Features(Basis):
             dropped = int(np.searchsorted(left, DROPPED * tolerance * factor))
             m = min(whole(len(order) - dropped), len(order))
             # single precision does for as many in the finest level, which is finer for the mean, as in the next one
-            count = np.count_nonzero(sizes > SMALL * tolerance * max(factor, LEVELS[1]))
+            count = np.count_nonzero(sizes > small * max(factor / LEVELS[1], 1.0))
             large = min(whole(max(int(count), 1)), m)
             level = Level(factor, m, large if m - large >= ENOUGH else m)
             if not self.levels or level.work < self.levels[-1].work:
@@ -191,7 +189,14 @@ class GridFeatures(Features):
     """The features of a kernel on candidates that are the product of two axes."""
 
     def __init__(
-        self, kernel: Kernel, candidates: Array, tolerance: float, axes: tuple[Axis, Axis], n: int, index: Indices
+        self,
+        kernel: Kernel,
+        candidates: Array,
+        tolerance: float,
+        axes: tuple[Axis, Axis],
+        n: int,
+        index: Indices,
+        small: float,
     ) -> None:
         Basis.__init__(self, kernel, candidates)
         self.axes = axes
@@ -201,7 +206,7 @@ class GridFeatures(Features):
         products = np.flatnonzero(sizes > DROPPED * tolerance / sizes.size)
         t, s = np.divmod(products, len(R1))
         phi = (R1[s][:, :, None] * R2[t][:, None, :]).reshape(len(products), -1)[:, index]
-        kept = self._keep(tolerance, phi)
+        kept = self._keep(tolerance, phi, small)
         self.s, self.t = s[kept], t[kept]
         # where each candidate stands in the product of the axes; a slice spares a copy
         self._places = slice(None) if np.array_equal(index, np.arange(len(index))) else index
@@ -269,8 +274,11 @@ class _Forms(NamedTuple):
         return cls(a * len(s) + b, weights, first * len(products2) + second, products1, products2)
 
 
-def find(kernel: Kernel, candidates: Array, tolerance: float, limit: int) -> Features | None:
-    """Return at most `limit` features whose products give k between all candidates to `tolerance`, or None."""
+def find(kernel: Kernel, candidates: Array, tolerance: float, limit: int, small: float = 0.0) -> Features | None:
+    """Return at most `limit` features whose products give k between all candidates to `tolerance`, or None.
+
+    Single precision does for those whose square is below `small`, and for more at coarser levels.
+    """
     for n in range(1, candidates.shape[1]):
         parts = split(kernel, n)
         if parts is None:
@@ -286,10 +294,10 @@ def find(kernel: Kernel, candidates: Array, tolerance: float, limit: int) -> Fea
             return None
         if np.count_nonzero(product_sizes(first, second) > DROPPED * tolerance) > limit:
             return None
-        grid = GridFeatures(kernel, candidates, tolerance, (first, second), n, index)
+        grid = GridFeatures(kernel, candidates, tolerance, (first, second), n, index, small)
         return grid if grid.m <= limit else None
     axis = Axis.find(kernel, candidates, PIVOTS * tolerance, limit)
-    return None if axis is None else Features(kernel, candidates, tolerance, axis)
+    return None if axis is None else Features(kernel, candidates, tolerance, axis, small)
 
 
 def _distinct(points: Array) -> tuple[Array, Indices]:

@@ -116,6 +116,7 @@ class Posterior:
         self._Y = np.empty((BLOCK, targets))
         self._W = np.empty((BLOCK, targets + 1))
         self._alpha = np.empty((0, targets))
+        self._off_in_blocks = self._off_below = 0.0  # the largest |W| in full blocks, and below them
 
     @classmethod
     def build(cls, kernel: Kernel, noise_var: float, X: Array, Y: Array) -> Posterior:
@@ -155,6 +156,11 @@ class Posterior:
     def U(self) -> Array:
         """L^-1 1, shape (n,)."""
         return self._W[: self.n, -1]
+
+    @property
+    def furthest_off(self) -> float:
+        """The largest |W|, since W is (y - mean) / sqrt(std^2 + noise_var) before y was known."""
+        return max(self._off_in_blocks, self._off_below)
 
     @property
     def alpha(self) -> Array:
@@ -202,6 +208,8 @@ class Posterior:
         L = self.factor.L[b:e]
         targets = np.column_stack([self._Y[b:e], np.ones(BLOCK)]) - L[:, :b] @ self._W[:b]
         self._W[b:e] = lapack.dtrtrs(L[:, b:e], targets, lower=1)[0]
+        off = float(np.abs(self._W[b:e, :-1]).max(initial=0.0))
+        self._off_in_blocks, self._off_below = max(self._off_in_blocks, off), 0.0
 
     def _append_targets(self, i: int) -> None:
         """Compute one row of W below the full blocks."""
@@ -209,6 +217,7 @@ class Posterior:
         w = row[:i] @ self._W[:i]
         self._W[i, :-1] = (self._Y[i] - w[:-1]) / row[i]
         self._W[i, -1] = (1.0 - w[-1]) / row[i]
+        self._off_below = max([self._off_below, *map(abs, self._W[i, :-1].tolist())])
 
     def _grow(self, n: int) -> None:
         if n > len(self._X):

@@ -121,15 +121,16 @@ class Models:
         index = self.n
         if index and self.learns:
             self._posteriors()  # whose forecast tells whether y is a surprise
+        groups, self._groups = self._groups, None  # where an interrupt ends it here, they are built again
         self._append(x, y)
-        if asked:
+        if asked and self.candidates is not None:
             self.asked.append(index)
         for i, rows in enumerate(self.rows):
             if i not in missing:
                 rows.append(index)
                 if len(rows) > MOST_ROWS:
                     self._forget(i)
-        groups, self._groups = self._groups, None  # where an interrupt ends it here, they are built again
+                    groups = None
         split = groups and any(missing.intersection(g) and not missing.issuperset(g) for g, _ in groups)
         if groups is not None and not split:
             for group, posterior in groups:
@@ -145,6 +146,7 @@ class Models:
 
     def replace(self, index: int, y: Array) -> None:
         """Put other measurements in the place of those of one point: corrected, or late for what was missing."""
+        self._start_anew()
         old = self._Y[index].copy()
         self._Y[index] = y
         for i in range(self.q):
@@ -154,7 +156,6 @@ class Models:
                 self.rows[i].remove(index)
             if not math.isnan(old[i]) and old[i] != y[i] and self.specs[i].length_scales is None:
                 self.next_fit[i] = 0  # what was learned from the wrong value is learned again
-        self._start_anew()
         self._refit()
 
     def at(self, z: Array) -> tuple[Array, Array]:
@@ -315,18 +316,19 @@ class Models:
                         break
                 else:
                     groups.append([i])
-            self._groups = []
+            posteriors = []
             for group in groups:
                 rows, h = self.rows[group[0]], self.hyper[group[0]]
                 targets = np.column_stack([self._targets(i, rows) for i in group])
                 candidates = np.empty((0, self.problem.n_theta)) if self.candidates is None else self.candidates
                 asked = np.isin(rows, self.asked)
                 built = CandidatePosterior.build(h.kernel, h.noise_var, self.X[rows], targets, candidates, asked)
-                self._groups.append((group, built))
+                posteriors.append((group, built))
             self._means = np.array([[h.mean] for h in self.hyper])
             self._scales = np.array([[h.scale] for h in self.hyper])
             self._compressed = [(i, h.compression) for i, h in enumerate(self.hyper) if h.compression is not None]
             self._trends = [] if self.candidates is None else self._slopes(self.candidates)
+            self._groups = posteriors  # last: an interrupt before leaves nothing half done
         return self._groups
 
     def _targets(self, output: int, rows: list[int]) -> Array:

@@ -45,22 +45,23 @@ from pdcbo.problem import Array
 # what features may leave of the kernel, relative to the noise variance or, where that is less, to the prior variance:
 # keeps 1e-7 in std and 1e-8 in the mean with thousands of observations (tests); and, relative to the prior variance,
 # what a Cholesky factor can tell from rounding
-TOLERANCE, LEAST_TOLERANCE = 1e-9, 3e-13
+TOLERANCE, LEAST_TOLERANCE = 3e-10, 3e-13
+# the square of a feature, relative to the same, below which single precision does for it (tests)
+SMALL = 5e-5
 # noise variance, relative to the prior variance, below which rounding in the features' quadratic forms, and sums in
 # another order than the plain posterior's, would show
-LEAST_NOISE = 3e-5
+LEAST_NOISE = 5e-5
 # observations whose variance was just before how much it may be now; a coarser level of the features is tried where it
 # would serve if all candidates had this many times the smallest of these
 RECENT, PROMISED = 32, 3.0
 # what alpha takes for each function, in right-hand sides in double precision (measured)
 WORK_OF_ALPHA = 6.0
-# noise variance, relative to the prior variance, below which rounding in alpha would show in the mean (tests)
+# noise variance, relative to the prior variance, below which the tolerance is not as fine, and rounding in alpha and in
+# rows of L that are read off V would show in the mean (tests)
 LEAST_NOISE_OF_ALPHA = 1e-3
-# the same where rounding in a row of L that is read off V would show in the mean (`benchmarks/accuracy.py`)
-LEAST_NOISE_OF_ROWS = 3e-4
-# the sum of |W| times the root of prior over noise variance above which rounding would show in the mean, as
-# some units in the last place of it (tests); data stay below unless they contradict each other beyond their noise
-MOST_MISFIT = 2e6
+# standard deviations from its forecast from which on a measurement contradicts those before: where one does, single
+# precision, alpha and rows that are read off would show in the mean (`benchmarks/accuracy.py`)
+CONTRADICTION = 6.0
 # the context's part of the variance up to which features are used; it is 1 but for linear kernels
 ORDINARY = 16.0
 # fewer observations than this are solved for all candidates, without a look at the rank
@@ -110,7 +111,7 @@ class CandidatePosterior:
     def _start(self) -> None:
         """Forget all that was made from the observations."""
         self._features: Features | None = None
-        self._searched = False
+        self._found_for: bool | None = None  # whether data agreed when features were looked for
         self._served = 0  # observations of which it is known whether the features serve them
         self._serving = len(LEVELS)  # the number of levels that serve all of these
         self._wants_alpha = False
@@ -179,25 +180,28 @@ class CandidatePosterior:
     def _row(self, x: Array) -> Array | None:
         """Return the row L^-1 k(X, x) as V has it, or None where it does not, or x is no candidate."""
         n, theta, z = self.posterior.n, x[: self.n_theta], x[self.n_theta :]
-        if not self.structured or n % BLOCK == BLOCK - 1:  # a full block is computed in one piece
+        if self._parts is None or n % BLOCK == BLOCK - 1:  # a full block is computed in one piece
             return None
         place = self._basis.places.get(theta.tobytes())
         if place is None:
             return None
         if self._half_done or self._answered != (n, z.tobytes()):
+            if not self._has_room(self._largest_prior_variance(float(self._parts[1].diagonal(z[None])[0]))):
+                return None
             self.at(z)
         return self._basis.column(place, self._parts_of_V) if self._has_rows else None
 
     def _structured_at(self, here: Array, of_theta: Kernel, of_context: Kernel) -> tuple[Array, Array]:
         """Return what `at` does, for a product kernel and the context (1, n_z)."""
         prior = float(of_context.diagonal(here)[0])
-        noise_var, largest = self.posterior.noise_var, self._largest_prior_variance(prior)
-        noisy = noise_var >= LEAST_NOISE * largest and self._agree(noise_var, largest)
-        self._choose_basis(of_theta, noisy and self._ordinary(prior, of_context))
+        largest = self._largest_prior_variance(prior)
+        noise_var, has_room = self.posterior.noise_var, self._has_room(largest)
+        self._choose_basis(of_theta, noise_var >= LEAST_NOISE * largest and self._ordinary(prior, of_context))
+        noisy = noise_var >= (LEAST_NOISE if self._agree else LEAST_NOISE_OF_ALPHA) * largest
         self._extend()
         s = of_context.matrix(here, self.posterior.X[:, self.n_theta :])[0]
         levels = self._basis.levels[: self._serving]
-        promised = PROMISED * self._recent_variance() if noise_var >= LEAST_NOISE_OF_ALPHA * largest else 0.0
+        promised = PROMISED * self._recent_variance() if has_room else 0.0
         variance: Array | float = promised
         self.in_groups = False
         while True:
@@ -213,17 +217,19 @@ class CandidatePosterior:
             levels = levels[: levels.index(level)]
         self._level, self._solved = level, self._basis.finest if self.in_groups else level
         self._wants_alpha = self._solved is not self._basis.finest
-        self._has_rows = not self._wants_alpha and noise_var >= LEAST_NOISE_OF_ROWS * largest
-        self._answered, self._parts_of_V = (self.posterior.n, here.tobytes()), parts
+        self._has_rows = has_room and not self._wants_alpha
+        self._answered, self._parts_of_V = (self.posterior.n, here.tobytes()), parts if self._has_rows else ()
         mean = self._basis.sums(self._weights(self._solved, parts, s))
         return mean, np.sqrt(np.maximum(variance, 0.0, out=variance), out=variance)
 
-    def _agree(self, noise_var: float, largest: float) -> bool:
-        """Tell whether the data contradict each other by no more than such noise allows for."""
-        if noise_var >= LEAST_NOISE_OF_ALPHA * largest:
-            return True
-        misfit = float(np.abs(self.posterior.W).sum(axis=0).max(initial=0.0))  # which never shrinks
-        return bool(misfit * (largest / noise_var) ** 0.5 <= MOST_MISFIT)
+    @property
+    def _agree(self) -> bool:
+        """Whether no measurement contradicts those before it."""
+        return self.posterior.furthest_off <= CONTRADICTION
+
+    def _has_room(self, largest: float) -> bool:
+        """Tell whether noise and data allow for the errors of alpha and of rows that are read off."""
+        return self.posterior.noise_var >= LEAST_NOISE_OF_ALPHA * largest and self._agree
 
     def _recent_variance(self) -> float:
         """Return the smallest variance that one of the last observations had before it was made."""
@@ -299,7 +305,7 @@ class CandidatePosterior:
     def _choose_basis(self, kernel: Kernel, accurate: bool) -> None:
         """Take features where they are accurate, serve and pay, and the columns of the kernel of theta elsewhere."""
         n = self.posterior.n
-        if n >= FIRST and accurate and not self._searched:
+        if n >= FIRST and accurate and self._found_for != self._agree:
             self._search(kernel)
         if self._features is not None:
             self._serve(self.posterior.X[:, : self.n_theta])
@@ -310,14 +316,16 @@ class CandidatePosterior:
             self._start_tables(basis)
 
     def _search(self, kernel: Kernel) -> None:
-        """Look for features, once."""
-        self._searched = True
+        """Look for features: once, and again without single precision once data contradict each other."""
+        self._found_for = self._agree
+        self._features, self._served, self._serving = None, 0, len(LEVELS)
         limit = min(len(self.candidates) // 3, MAX_RANK)
         if limit > 0 and all(factor.family in SMOOTH for factor in kernel.factors):
             tolerance = max(TOLERANCE * self._size, LEAST_TOLERANCE * self._largest)
+            small = SMALL * self._size if self._agree else 0.0
             if self._linear:
-                tolerance /= ORDINARY
-            self._features = find(kernel, self.candidates, tolerance, limit)
+                tolerance, small = tolerance / ORDINARY, small / ORDINARY
+            self._features = find(kernel, self.candidates, tolerance, limit, small)
 
     def _serve(self, theta: Array) -> None:
         """Give levels up that do not serve an observation off the candidates, and the features if none does."""

@@ -94,11 +94,8 @@ class Optimizer(Assurance, ABC):
     def _choose(self, z: Array, rng: Draw) -> tuple[Array, Bounds]:
         """Return theta for context z, with each output's confidence bounds there, without changing anything."""
 
-    def _learn(self, x: Array, y: Array, *, asked: bool = False) -> int | None:
-        """Learn from a measurement and return its row in the models, or None without one.
-
-        `asked`: its point was proposed after all that is known, and no other was since.
-        """
+    def _learn(self, x: Array, y: Array) -> int | None:
+        """Learn from a measurement and return its row in the models, or None without one."""
         return None
 
     def _relearn(self, row: int | None, x: Array, y: Array) -> int | None:
@@ -219,7 +216,7 @@ class Optimizer(Assurance, ABC):
             step.proposed, step.x, step.moved = step.x, point, True
         step.y, step.outside = outcome, list(outside)
         self._count(step)
-        step.row = self._learn(x, y, asked=self.ledger.newest(step))
+        step.row = self._learn(x, y)
         self.ledger.settle(step, TOLD)
         self._advance()
 

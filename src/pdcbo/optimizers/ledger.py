@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from pdcbo.problem import Limit, Problem, Scalar
+from pdcbo.problem import Array, Limit, Problem, Scalar
 
 PENDING, TOLD, UNMEASURED, DROPPED = "pending", "told", "unmeasured", "dropped"
 
@@ -193,9 +193,12 @@ class Ledger:
         self.steps[step.suggestion.id] = step
         self.next_id = max(self.next_id, step.suggestion.id + 1)
 
-    def newest(self, step: Step) -> bool:
-        """Tell whether a step ran as it was proposed after all events, and is the last one that was proposed."""
-        return step.known == self.events and not step.moved and step.suggestion.id == self.next_id - 1
+    def proposed_last(self, x: Array) -> bool:
+        """Tell whether the last suggestion is pending, was made after all events, and proposed this point."""
+        step = self.steps.get(self.next_id - 1)
+        if step is None or step.status != PENDING or step.known != self.events or step.moved:
+            return False
+        return bool(step.x == x.tolist())
 
     def find(self, suggestion: Suggestion | int) -> Step:
         """Return the step of a suggestion or its id.

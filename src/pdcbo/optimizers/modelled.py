@@ -201,8 +201,8 @@ class ModelBased(Optimizer):
 
     # Data
 
-    def _learn(self, x: Array, y: Array, *, asked: bool = False) -> int | None:
-        return self.models.add(x, y, asked=asked)
+    def _learn(self, x: Array, y: Array) -> int | None:
+        return self.models.add(x, y, asked=self.ledger.proposed_last(x))
 
     def _relearn(self, row: int | None, x: Array, y: Array) -> int | None:
         if row is None:
