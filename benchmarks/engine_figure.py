@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
+os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
+
 import time
 from pathlib import Path
 from statistics import median

@@ -60,7 +60,7 @@ WORK_OF_ALPHA = 6.0
 # rows of L that are read off V would show in the mean (tests)
 LEAST_NOISE_OF_ALPHA = 1e-3
 # standard deviations from its forecast from which on a measurement contradicts those before: where one does, single
-# precision, alpha and rows that are read off would show in the mean (`benchmarks/accuracy.py`)
+# precision, alpha and rows that are read off would show in the mean (`benchmarks/worst_case.py`)
 CONTRADICTION = 6.0
 # the context's part of the variance up to which features are used; it is 1 but for linear kernels
 ORDINARY = 16.0

@@ -6,8 +6,9 @@ The journal's events are applied to two replicas:
     the record      the same ledger without models (`Book`), guards, times, orders: always up to date, so that a tell
                     is checked and acknowledged without waiting for any model
 
-An ask is not computed again: the event carries the step as it was proposed, and replay enters that. So the replay of a
-journal is cheap, and a rebuilt optimizer has the state, to the last bit, of one that was never interrupted.
+An ask is not searched again: the event carries the step as it was proposed, and replay enters that. A rebuilt optimizer
+has the state, to the last bit, of one that was never interrupted; for that its posteriors are asked again where a tell
+took a row off their answer (`pdcbo.structured`), so a replay takes about as long as the asks did. Checkpoints spare it.
 """
 
 from __future__ import annotations
