@@ -80,7 +80,7 @@ def problem(rng: np.random.Generator) -> tuple[Kernel, float, Array, Array, Arra
     kernel = Kernel(factors, float(np.exp(rng.uniform(-3.0, 3.0))))
     contexts = rng.random((n, n_z)) if rng.integers(3) else rng.random((6, n_z))[rng.integers(6, size=n)]
     X = np.hstack([parameters(rng, candidates, n), contexts])
-    noise_var = 10.0 ** rng.uniform(-4.5, 0.7)
+    noise_var = 10.0 ** rng.uniform(-6.0, 0.7)
     return kernel, kernel.variance * noise_var, candidates, X, kernel.variance**0.5 * targets(rng, X, d, noise_var)
 
 

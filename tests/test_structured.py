@@ -78,7 +78,7 @@ def histories(draw: st.DrawFn) -> tuple[Kernel, float, np.ndarray, np.ndarray, n
             Factor(families[0], theta, tuple(scales[:n_theta])),
             Factor(families[1], context, tuple(scales[n_theta:])),
         ]
-    noise_var = draw(st.sampled_from([1e-6, 1e-4, 2.5e-3, 0.1]))
+    noise_var = draw(st.sampled_from([1e-6, 4e-6, 2e-5, 1e-4, 2.5e-3, 0.1]))
     n = draw(st.sampled_from([0, 1, 20, 63, 64, 65, 127, 128, 190]))
     places = draw(st.sampled_from([1, 10, len(candidates)]))
     X = np.hstack([candidates[rng.integers(places, size=n)], rng.random((n, n_z))])
@@ -202,7 +202,7 @@ def interrupted(monkeypatch, *places: tuple[type, str, int], family: str = SE) -
 
 
 @all_ways
-@pytest.mark.parametrize("noise_var", [1e-2, 1e-4, 1e-6])
+@pytest.mark.parametrize("noise_var", [1e-2, 1e-4, 3e-5, 4e-6, 1e-6])
 @pytest.mark.parametrize("candidates", [LINE, GRID])
 def test_a_thousand_measurements_of_few_points(noise_var, candidates) -> None:
     rng = np.random.default_rng(6)
@@ -346,6 +346,47 @@ def test_features_are_used_where_the_rank_is_low(candidates) -> None:
     assert sides(SE, 0.01, 1e-2) == len(candidates)
     assert sides(SE, 0.7, 1e-6) == len(candidates)
     assert sides("matern-5/2", 0.7, 1e-2) == len(candidates)
+
+
+@pytest.mark.parametrize("candidates", [LINE, GRID, CLOUD])
+def test_with_next_to_no_noise_features_serve_down_to_small_variances(monkeypatch, candidates) -> None:
+    rng = np.random.default_rng(26)
+    d = candidates.shape[1]
+    kernel = Kernel((Factor(SE, tuple(range(d + 1)), (0.7,) * d + (0.3,)),), 2.0)
+    X = np.hstack([candidates[rng.integers(len(candidates), size=200)], rng.random((200, 1))])
+    Y = np.sin(3.0 * X.sum(axis=1))[:, None]
+    model = CandidatePosterior(Posterior.build(kernel, 2e-5, X, Y), candidates)
+    plain_answers = []
+    original = CandidatePosterior._plain_at
+    monkeypatch.setattr(CandidatePosterior, "_plain_at", lambda self, z: plain_answers.append(z) or original(self, z))
+    check(model, X[0, d:])
+    few = model.right_hand_sides
+    assert few < len(candidates)
+    assert model.in_single_precision == 0
+    # 200 measurements of one point: there the variance is small, and recent observations tell
+    for _ in range(200):
+        model.add(X[0], Y[0])
+    check(model, X[0, d:])
+    assert model.right_hand_sides == len(candidates)
+    # recent observations far from it promise more than there is, which shows in the variance
+    for x, y in zip(X[1:41], Y[1:41], strict=True):
+        model.add(np.concatenate([x[:d], x[d:] + 5.0]), y)
+    assert not plain_answers
+    for one, other in zip(model.at(X[0, d:]), plain(model, X[0, d:]), strict=True):
+        assert np.array_equal(one, other)
+    assert len(plain_answers) == 1
+    check(model, X[0, d:] + 2.0)
+    assert len(plain_answers) == 1
+    assert model.right_hand_sides == few
+    # data that contradict each other are left to it, too
+    model.add(X[0], Y[0] + 1.0)
+    check(model, X[0, d:] + 2.0)
+    assert model.posterior.furthest_off > CONTRADICTION
+    assert len(plain_answers) == 1
+    for _ in range(30):
+        model.add(X[0], Y[0] + 1.0)
+    check(model, X[0, d:] + 2.0)
+    assert len(plain_answers) == 2
 
 
 def test_an_observation_that_the_features_do_not_serve_ends_them() -> None:

@@ -28,6 +28,7 @@ part too, and the quadratic form then lacks 2 d_j; where they don't, 2 d_j is fa
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -48,9 +49,16 @@ from pdcbo.problem import Array
 TOLERANCE, LEAST_TOLERANCE = 3e-10, 3e-13
 # the square of a feature, relative to the same, below which single precision does for it (tests)
 SMALL = 5e-5
-# noise variance, relative to the prior variance, below which rounding in the features' quadratic forms, and sums in
-# another order than the plain posterior's, would show
+# noise variance, relative to the prior variance, below which single precision, and sums in another order than the plain
+# posterior's, would show
 LEAST_NOISE = 5e-5
+# the same for features that are all in double precision, and the smallest variance, relative to the prior variance, of
+# which so little noise lets features, and the columns of the kernel, tell what the plain posterior does (tests)
+LEAST_NOISE_OF_FEATURES = 2e-6
+LEAST_VARIANCE_OF_FEATURES, LEAST_VARIANCE = 1e-7, 2e-8
+# the sum of |W| times the root of prior over noise variance above which rounding would show in the mean, some ten units
+# in the last place of it (tests)
+MOST_MISFIT = 2e6
 # observations whose variance was just before how much it may be now; a coarser level of the features is tried where it
 # would serve if all candidates had this many times the smallest of these
 RECENT, PROMISED = 32, 3.0
@@ -92,6 +100,7 @@ class CandidatePosterior:
             self._columns = Columns(self._parts[0], self.candidates)
             self._largest = float(self._columns.diagonal.max(initial=0.0))
             self._size = min(posterior.noise_var, self._largest)  # the unit of tolerances
+            self._noisy = posterior.noise_var >= LEAST_NOISE * self._largest
         # the prior variance of these has no upper end
         self._linear = any(factor.family == "linear" for factor in posterior.kernel.factors)
         self._half_done = False
@@ -166,14 +175,14 @@ class CandidatePosterior:
 
     def at(self, z: Array) -> tuple[Array, Array]:
         """Return mean (M, q) and standard deviation (M,) of every candidate at the context z (n_z,)."""
+        here = np.asarray(z, dtype=float)[None]
         if self._parts is None:
-            contexts = np.broadcast_to(z, (len(self.candidates), len(z)))
-            return self.posterior.predict(np.hstack([self.candidates, contexts]))
+            return self._plain_at(here)
         if self._half_done:
             self._start()
         self._half_done = True  # where an interrupt ends it here
-        self._answered, self._parts_of_V = None, ()  # before there is memory taken for the next
-        answer = self._structured_at(np.asarray(z, dtype=float)[None], *self._parts)
+        self._answered, self._has_rows, self._parts_of_V = None, False, ()  # before there is memory taken for the next
+        answer = self._structured_at(here, *self._parts)
         self._half_done = False
         return answer
 
@@ -195,13 +204,15 @@ class CandidatePosterior:
         """Return what `at` does, for a product kernel and the context (1, n_z)."""
         prior = float(of_context.diagonal(here)[0])
         largest = self._largest_prior_variance(prior)
+        if self._misfit(largest) > MOST_MISFIT:
+            return self._plain_at(here)
         noise_var, has_room = self.posterior.noise_var, self._has_room(largest)
-        self._choose_basis(of_theta, noise_var >= LEAST_NOISE * largest and self._ordinary(prior, of_context))
+        self._choose_basis(of_theta, self._allows_features(largest) and self._ordinary(prior, of_context))
         noisy = noise_var >= (LEAST_NOISE if self._agree else LEAST_NOISE_OF_ALPHA) * largest
         self._extend()
         s = of_context.matrix(here, self.posterior.X[:, self.n_theta :])[0]
         levels = self._basis.levels[: self._serving]
-        promised = PROMISED * self._recent_variance() if has_room else 0.0
+        promised = PROMISED * self._recent_variance() if has_room and len(levels) > 1 else 0.0
         variance: Array | float = promised
         self.in_groups = False
         while True:
@@ -215,12 +226,38 @@ class CandidatePosterior:
             if self._basis.serves(level, variance, prior):
                 break
             levels = levels[: levels.index(level)]
+        if noise_var < LEAST_NOISE * largest and variance.min(initial=math.inf) < self._least_variance * largest:
+            return self._plain_at(here)
         self._level, self._solved = level, self._basis.finest if self.in_groups else level
         self._wants_alpha = self._solved is not self._basis.finest
         self._has_rows = has_room and not self._wants_alpha
         self._answered, self._parts_of_V = (self.posterior.n, here.tobytes()), parts if self._has_rows else ()
         mean = self._basis.sums(self._weights(self._solved, parts, s))
         return mean, np.sqrt(np.maximum(variance, 0.0, out=variance), out=variance)
+
+    def _plain_at(self, here: Array) -> tuple[Array, Array]:
+        """Return the plain posterior's answer."""
+        contexts = np.broadcast_to(here, (len(self.candidates), here.shape[1]))
+        return self.posterior.predict(np.hstack([self.candidates, contexts]))
+
+    def _misfit(self, largest: float) -> float:
+        """Return what rounding is multiplied by in the mean; it grows with the data, the more they contradict."""
+        W, root = self.posterior.W, math.sqrt(largest / self.posterior.noise_var)
+        most = len(W) * self.posterior.furthest_off * root
+        return most if most <= MOST_MISFIT else float(np.abs(W).sum(axis=0).max()) * root
+
+    def _allows_features(self, largest: float) -> bool:
+        """Tell whether the noise allows for rounding in the features' quadratic forms."""
+        noise_var = self.posterior.noise_var
+        if noise_var >= LEAST_NOISE * largest:
+            return True
+        if self._linear or noise_var < LEAST_NOISE_OF_FEATURES * largest:
+            return False
+        return self._recent_variance() >= LEAST_VARIANCE_OF_FEATURES * largest  # a guess, which the answer confirms
+
+    @property
+    def _least_variance(self) -> float:
+        return LEAST_VARIANCE_OF_FEATURES if self._basis is self._features else LEAST_VARIANCE
 
     @property
     def _agree(self) -> bool:
@@ -233,9 +270,7 @@ class CandidatePosterior:
 
     def _recent_variance(self) -> float:
         """Return the smallest variance that one of the last observations had before it was made."""
-        if len(self._basis.levels) == 1:
-            return 0.0
-        smallest = float(np.diagonal(self.posterior.factor.L)[-RECENT:].min())
+        smallest = float(np.diagonal(self.posterior.factor.L)[-RECENT:].min(initial=math.inf))
         return smallest * smallest - self.posterior.noise_var
 
     def _cheapest(self, levels: list[Level], variance: Array | float, prior: float) -> Level:
@@ -322,7 +357,7 @@ class CandidatePosterior:
         limit = min(len(self.candidates) // 3, MAX_RANK)
         if limit > 0 and all(factor.family in SMOOTH for factor in kernel.factors):
             tolerance = max(TOLERANCE * self._size, LEAST_TOLERANCE * self._largest)
-            small = SMALL * self._size if self._agree else 0.0
+            small = SMALL * self._size if self._agree and self._noisy else 0.0
             if self._linear:
                 tolerance, small = tolerance / ORDINARY, small / ORDINARY
             self._features = find(kernel, self.candidates, tolerance, limit, small)
@@ -330,7 +365,8 @@ class CandidatePosterior:
     def _serve(self, theta: Array) -> None:
         """Give levels up that do not serve an observation off the candidates, and the features if none does."""
         while self._features is not None and self._served < len(theta):
-            serving = self._features.serving(theta[self._served])
+            point = theta[self._served]
+            serving = self._features.serving(point) if self._noisy or point.tobytes() in self._features.places else 0
             if serving == 0:
                 self._features = None
             else:
