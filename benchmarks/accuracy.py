@@ -24,11 +24,12 @@ from pdcbo.gp import Posterior
 from pdcbo.inverse import GroupedInverse
 from pdcbo.kernels import Factor, Kernel
 from pdcbo.problem import Array
-from pdcbo.structured import CONTRADICTION, CandidatePosterior
+from pdcbo.rounding import CONTRADICTION, Rounding
+from pdcbo.structured import CandidatePosterior
 
 SE = "squared-exponential"
 GROUPS = {(GroupedInverse, "pays"): lambda self, work: self.n > 0}
-COARSEST = {(CandidatePosterior, "_recent_variance"): lambda self: np.inf}
+COARSEST = {(Rounding, "recent_variance"): np.inf}
 WAYS = {
     "own choice": {},
     "groups": GROUPS,

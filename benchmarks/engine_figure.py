@@ -16,7 +16,8 @@ from matplotlib.figure import Figure
 from pdcbo.bench import SETTINGS
 from pdcbo.bench_stacks import STACKS
 from pdcbo.features import GridFeatures, find
-from pdcbo.structured import MAX_RANK, SMALL, TOLERANCE
+from pdcbo.rounding import SMALL, TOLERANCE
+from pdcbo.structured import MAX_RANK
 
 setting = SETTINGS["B"]
 theta_kernel = type(setting.kernel)(

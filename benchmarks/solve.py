@@ -22,7 +22,8 @@ from pdcbo.features import find, split
 from pdcbo.gp import Posterior
 from pdcbo.inverse import GroupedInverse
 from pdcbo.panels import Inverses, Panels
-from pdcbo.structured import MAX_RANK, TOLERANCE
+from pdcbo.rounding import TOLERANCE
+from pdcbo.structured import MAX_RANK
 
 ROUNDS = 40
 

@@ -20,7 +20,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from pdcbo import structured
+from pdcbo import rounding, structured
 from pdcbo.gp import BLOCK, Posterior
 from pdcbo.kernels import Factor, Kernel
 from pdcbo.problem import Array
@@ -137,8 +137,8 @@ def climb(seconds: float, noise: list[float]) -> tuple[int, float, float, Case]:
 seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 120.0
 print("| noise variance | data | tried | off by | rows solved for | plain, by rounding | worst case |\n|" + "---|" * 7)
 for noise in ([1e-3, 2e-3, 1e-2, 0.1], [5e-5, 1e-4, 3e-4, 9e-4]):
-    for words, contradiction in (("as they are", structured.CONTRADICTION), ("taken to agree", np.inf)):
-        with patch.object(structured, "CONTRADICTION", contradiction):
+    for words, contradiction in (("as they are", rounding.CONTRADICTION), ("taken to agree", np.inf)):
+        with patch.object(rounding, "CONTRADICTION", contradiction):
             tried, read, solved, case = climb(seconds, noise)
         errors = " | ".join(f"{error:.1e}" for error in (read, solved, case.plain_error()))
         print(f"| {noise[0]:g} to {noise[-1]:g} | {words} | {tried} | {errors} | {case} |", flush=True)

@@ -12,7 +12,8 @@ from pdcbo.gp import BLOCK, CholeskyFactor, Posterior
 from pdcbo.inverse import GroupedInverse, Strip
 from pdcbo.kernels import Factor, Kernel
 from pdcbo.panels import Copy, Inverse, Panels
-from pdcbo.structured import CONTRADICTION, WORK_OF_ALPHA, CandidatePosterior, Table
+from pdcbo.rounding import CONTRADICTION, Rounding
+from pdcbo.structured import WORK_OF_ALPHA, CandidatePosterior, Table
 
 SE = "squared-exponential"
 LINE = np.linspace(0.0, 1.0, 200)[:, None]
@@ -27,7 +28,7 @@ def _all_ways(request, monkeypatch) -> None:
     if "in groups" in request.param:
         monkeypatch.setattr(GroupedInverse, "pays", lambda self, work: self.n > 0)
     if "coarsest level first" in request.param:
-        monkeypatch.setattr(CandidatePosterior, "_recent_variance", lambda self: np.inf)
+        monkeypatch.setattr(Rounding, "recent_variance", np.inf)
 
 
 all_ways = pytest.mark.usefixtures("_all_ways")
@@ -504,7 +505,7 @@ def test_a_coarser_level_serves_where_no_variance_is_small(monkeypatch, candidat
 @pytest.mark.parametrize("q", [1, 4])  # for four functions a coarse level would not pay if it wanted alpha
 def test_in_groups_a_finer_level_of_the_variance_takes_no_other_solve(monkeypatch, q) -> None:
     monkeypatch.setattr(GroupedInverse, "pays", lambda self, work: self.n > 0)
-    monkeypatch.setattr(CandidatePosterior, "_recent_variance", lambda self: np.inf)  # too much is promised
+    monkeypatch.setattr(Rounding, "recent_variance", np.inf)  # too much is promised
     rng = np.random.default_rng(17)
     kernel = Kernel((Factor(SE, (0, 1, 2, 3, 4, 5), (0.8, 0.8, 0.4, 0.4, 0.4, 0.4)),), 2.0)
     X = np.hstack([GRID[rng.integers(len(GRID), size=400)], rng.random((400, 4))])

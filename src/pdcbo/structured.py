@@ -16,6 +16,8 @@ context z. `docs/engine.md` explains with a figure what makes that cheap:
    and the level is that of V' V alone.
 6. The row of L of a point that was asked for is a column of V, or the features' sum of its columns: O(n r).
 
+`pdcbo.rounding` says which of these the noise and the data allow; where they allow none, the plain posterior answers.
+
     T (n, m)   k_theta(data, candidates), m = M; or the features of the data, m = r
     s (n,)     k_z(data, z)
     V (n, m)   L^-1 diag(s) T,   mean = V' W,   var = k - sum_n V^2   for m = M, or through the features phi
@@ -42,36 +44,13 @@ from pdcbo.inverse import GroupedInverse
 from pdcbo.kernels import Kernel
 from pdcbo.panels import Inverses, Panels
 from pdcbo.problem import Array
+from pdcbo.rounding import Rounding
 
-# what features may leave of the kernel, relative to the noise variance or, where that is less, to the prior variance:
-# keeps 1e-7 in std and 1e-8 in the mean with thousands of observations (tests); and, relative to the prior variance,
-# what a Cholesky factor can tell from rounding
-TOLERANCE, LEAST_TOLERANCE = 3e-10, 3e-13
-# the square of a feature, relative to the same, below which single precision does for it (tests)
-SMALL = 5e-5
-# noise variance, relative to the prior variance, below which single precision, and sums in another order than the plain
-# posterior's, would show
-LEAST_NOISE = 5e-5
-# the same for features that are all in double precision, and the smallest variance, relative to the prior variance, of
-# which so little noise lets features, and the columns of the kernel, tell what the plain posterior does (tests)
-LEAST_NOISE_OF_FEATURES = 2e-6
-LEAST_VARIANCE_OF_FEATURES, LEAST_VARIANCE = 1e-7, 2e-8
-# the sum of |W| times the root of prior over noise variance above which rounding would show in the mean, some ten units
-# in the last place of it (tests)
-MOST_MISFIT = 2e6
-# observations whose variance was just before how much it may be now; a coarser level of the features is tried where it
-# would serve if all candidates had this many times the smallest of these
-RECENT, PROMISED = 32, 3.0
+# a coarser level of the features is tried where it would serve if all candidates had this many times the smallest
+# variance of recent observations
+PROMISED = 3.0
 # what alpha takes for each function, in right-hand sides in double precision (measured)
 WORK_OF_ALPHA = 6.0
-# noise variance, relative to the prior variance, below which the tolerance is not as fine, and rounding in alpha and in
-# rows of L that are read off V would show in the mean (tests)
-LEAST_NOISE_OF_ALPHA = 1e-3
-# standard deviations from its forecast from which on a measurement contradicts those before: where one does, single
-# precision, alpha and rows that are read off would show in the mean (`benchmarks/worst_case.py`)
-CONTRADICTION = 6.0
-# the context's part of the variance up to which features are used; it is 1 but for linear kernels
-ORDINARY = 16.0
 # fewer observations than this are solved for all candidates, without a look at the rank
 FIRST = 64
 MAX_RANK = 400
@@ -98,11 +77,8 @@ class CandidatePosterior:
         self._parts = split(posterior.kernel, self.n_theta)
         if self._parts is not None:
             self._columns = Columns(self._parts[0], self.candidates)
-            self._largest = float(self._columns.diagonal.max(initial=0.0))
-            self._size = min(posterior.noise_var, self._largest)  # the unit of tolerances
-            self._noisy = posterior.noise_var >= LEAST_NOISE * self._largest
-        # the prior variance of these has no upper end
-        self._linear = any(factor.family == "linear" for factor in posterior.kernel.factors)
+            largest = float(self._columns.diagonal.max(initial=0.0))
+            self._rounding = Rounding(posterior, self._parts[1], self.n_theta, largest)
         self._half_done = False
         self._start()
 
@@ -195,7 +171,7 @@ class CandidatePosterior:
         if place is None:
             return None
         if self._half_done or self._answered != (n, z.tobytes()):
-            if not self._has_room(self._largest_prior_variance(float(self._parts[1].diagonal(z[None])[0]))):
+            if not self._rounding.at(float(self._parts[1].diagonal(z[None])[0])).alpha:
                 return None
             self.at(z)
         return self._basis.column(place, self._parts_of_V) if self._has_rows else None
@@ -203,34 +179,31 @@ class CandidatePosterior:
     def _structured_at(self, here: Array, of_theta: Kernel, of_context: Kernel) -> tuple[Array, Array]:
         """Return what `at` does, for a product kernel and the context (1, n_z)."""
         prior = float(of_context.diagonal(here)[0])
-        largest = self._largest_prior_variance(prior)
-        if self._misfit(largest) > MOST_MISFIT:
+        allowed = self._rounding.at(prior)
+        if not allowed.structure:
             return self._plain_at(here)
-        noise_var, has_room = self.posterior.noise_var, self._has_room(largest)
-        self._choose_basis(of_theta, self._allows_features(largest) and self._ordinary(prior, of_context))
-        noisy = noise_var >= (LEAST_NOISE if self._agree else LEAST_NOISE_OF_ALPHA) * largest
+        self._choose_basis(of_theta, allowed.features)
         self._extend()
         s = of_context.matrix(here, self.posterior.X[:, self.n_theta :])[0]
         levels = self._basis.levels[: self._serving]
-        promised = PROMISED * self._recent_variance() if has_room and len(levels) > 1 else 0.0
-        variance: Array | float = promised
+        variance: Array | float = PROMISED * self._rounding.recent_variance if allowed.alpha and levels[1:] else 0.0
         self.in_groups = False
         while True:
             level = self._cheapest(levels, variance, prior)
             if not self.in_groups:
-                self.in_groups = noisy and self._inverse.pays(self._work(level))
+                self.in_groups = allowed.groups and self._inverse.pays(self._work(level))
                 if self.in_groups:  # V has all functions there, and the variance takes as many of them as it needs
                     level = self._cheapest(levels, variance, prior)
-                parts = self._solve(level, s, noisy)
+                parts = self._solve(level, s, allowed.groups)
             variance = self._basis.variance(level, parts, prior)
             if self._basis.serves(level, variance, prior):
                 break
             levels = levels[: levels.index(level)]
-        if noise_var < LEAST_NOISE * largest and variance.min(initial=math.inf) < self._least_variance * largest:
+        if variance.min(initial=math.inf) < allowed.least_variance[self._basis is self._features]:
             return self._plain_at(here)
         self._level, self._solved = level, self._basis.finest if self.in_groups else level
         self._wants_alpha = self._solved is not self._basis.finest
-        self._has_rows = has_room and not self._wants_alpha
+        self._has_rows = allowed.alpha and not self._wants_alpha
         self._answered, self._parts_of_V = (self.posterior.n, here.tobytes()), parts if self._has_rows else ()
         mean = self._basis.sums(self._weights(self._solved, parts, s))
         return mean, np.sqrt(np.maximum(variance, 0.0, out=variance), out=variance)
@@ -239,39 +212,6 @@ class CandidatePosterior:
         """Return the plain posterior's answer."""
         contexts = np.broadcast_to(here, (len(self.candidates), here.shape[1]))
         return self.posterior.predict(np.hstack([self.candidates, contexts]))
-
-    def _misfit(self, largest: float) -> float:
-        """Return what rounding is multiplied by in the mean; it grows with the data, the more they contradict."""
-        W, root = self.posterior.W, math.sqrt(largest / self.posterior.noise_var)
-        most = len(W) * self.posterior.furthest_off * root
-        return most if most <= MOST_MISFIT else float(np.abs(W).sum(axis=0).max()) * root
-
-    def _allows_features(self, largest: float) -> bool:
-        """Tell whether the noise allows for rounding in the features' quadratic forms."""
-        noise_var = self.posterior.noise_var
-        if noise_var >= LEAST_NOISE * largest:
-            return True
-        if self._linear or noise_var < LEAST_NOISE_OF_FEATURES * largest:
-            return False
-        return self._recent_variance() >= LEAST_VARIANCE_OF_FEATURES * largest  # a guess, which the answer confirms
-
-    @property
-    def _least_variance(self) -> float:
-        return LEAST_VARIANCE_OF_FEATURES if self._basis is self._features else LEAST_VARIANCE
-
-    @property
-    def _agree(self) -> bool:
-        """Whether no measurement contradicts those before it."""
-        return self.posterior.furthest_off <= CONTRADICTION
-
-    def _has_room(self, largest: float) -> bool:
-        """Tell whether noise and data allow for the errors of alpha and of rows that are read off."""
-        return self.posterior.noise_var >= LEAST_NOISE_OF_ALPHA * largest and self._agree
-
-    def _recent_variance(self) -> float:
-        """Return the smallest variance that one of the last observations had before it was made."""
-        smallest = float(np.diagonal(self.posterior.factor.L)[-RECENT:].min(initial=math.inf))
-        return smallest * smallest - self.posterior.noise_var
 
     def _cheapest(self, levels: list[Level], variance: Array | float, prior: float) -> Level:
         """Return the one of these levels that serves such variances with the least work."""
@@ -283,19 +223,6 @@ class CandidatePosterior:
             return level.work
         of_alpha: float = WORK_OF_ALPHA * self.posterior.Y.shape[1]
         return level.work + of_alpha
-
-    def _largest_prior_variance(self, prior: float) -> float:
-        """Return the largest prior variance, of the candidates at a context of this variance and of the data."""
-        size = self._largest * prior
-        if self._linear:
-            size = max(size, float(self.posterior.kernel.diagonal(self.posterior.X).max(initial=0.0)))
-        return size
-
-    def _ordinary(self, prior: float, of_context: Kernel) -> bool:
-        """Tell whether the context's part of the variance, here and in the data, is what tolerances were set for."""
-        if not self._linear:
-            return True
-        return max(prior, float(of_context.diagonal(self.posterior.X[:, self.n_theta :]).max(initial=0.0))) <= ORDINARY
 
     def _solve(self, level: Level, s: Array, noisy: bool) -> Parts:
         """Return V' of a level's functions, or of the large and the small ones, in memory that the next call reuses."""
@@ -340,7 +267,7 @@ class CandidatePosterior:
     def _choose_basis(self, kernel: Kernel, accurate: bool) -> None:
         """Take features where they are accurate, serve and pay, and the columns of the kernel of theta elsewhere."""
         n = self.posterior.n
-        if n >= FIRST and accurate and self._found_for != self._agree:
+        if n >= FIRST and accurate and self._found_for != self._rounding.agree:
             self._search(kernel)
         if self._features is not None:
             self._serve(self.posterior.X[:, : self.n_theta])
@@ -352,21 +279,20 @@ class CandidatePosterior:
 
     def _search(self, kernel: Kernel) -> None:
         """Look for features: once, and again without single precision once data contradict each other."""
-        self._found_for = self._agree
+        self._found_for = self._rounding.agree
         self._features, self._served, self._serving = None, 0, len(LEVELS)
         limit = min(len(self.candidates) // 3, MAX_RANK)
         if limit > 0 and all(factor.family in SMOOTH for factor in kernel.factors):
-            tolerance = max(TOLERANCE * self._size, LEAST_TOLERANCE * self._largest)
-            small = SMALL * self._size if self._agree and self._noisy else 0.0
-            if self._linear:
-                tolerance, small = tolerance / ORDINARY, small / ORDINARY
+            tolerance, small = self._rounding.tolerances()
             self._features = find(kernel, self.candidates, tolerance, limit, small)
 
     def _serve(self, theta: Array) -> None:
         """Give levels up that do not serve an observation off the candidates, and the features if none does."""
         while self._features is not None and self._served < len(theta):
             point = theta[self._served]
-            serving = self._features.serving(point) if self._noisy or point.tobytes() in self._features.places else 0
+            serving = (
+                self._features.serving(point) if self._rounding.noisy or point.tobytes() in self._features.places else 0
+            )
             if serving == 0:
                 self._features = None
             else:
