@@ -136,7 +136,7 @@ def climb(seconds: float, noise: list[float]) -> tuple[int, float, float, Case]:
 
 seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 120.0
 print("| noise variance | data | tried | off by | rows solved for | plain, by rounding | worst case |\n|" + "---|" * 7)
-for noise in ([1e-3, 2e-3, 1e-2, 0.1], [5e-5, 1e-4, 3e-4, 9e-4]):
+for noise in ([1e-3, 2e-3, 1e-2, 0.1], [5e-5, 1e-4, 3e-4, 9e-4], [1e-6, 3e-6, 1e-5, 4.9e-5]):
     for words, contradiction in (("as they are", rounding.CONTRADICTION), ("taken to agree", np.inf)):
         with patch.object(rounding, "CONTRADICTION", contradiction):
             tried, read, solved, case = climb(seconds, noise)

@@ -2,17 +2,18 @@
 
 An answer is that of the plain posterior, to within 1e-7 of the standard deviation and 1e-8 roots of the prior variance
 in the mean. Each shortcut is a small error in the kernel or in V. In the variance it shows where little of that is
-left, about noise_var / m after m measurements of one point. In the mean it is multiplied by alpha, which is the larger
-the more data contradict each other; W tells, which is (y - mean) / sqrt(std^2 + noise_var) before y was known.
+left, about noise_var / m after m measurements of one point. In the mean it is multiplied by alpha, of which W tells how
+large it is: W is (y - mean) / sqrt(std^2 + noise_var) before y was known, and large where data contradict each other.
 
-    noise over prior variance   data agree                                  data contradict each other
-    at least 1e-3               everything                                  features in double precision, groups
-    at least 5e-5               features and groups; no alpha, no rows      features in double precision
-    at least 2e-6               features in double precision where no variance is below 1e-7
-    below                       columns of the kernel where no variance is below 2e-8
-    any                         the plain posterior where the sum of |W| is beyond MOST_MISFIT
+    noise over prior variance   data agree                            data contradict each other
+    at least 1e-3               everything                            features in double precision, groups
+    at least 5e-5               no alpha, and no rows read off V      features in double precision
+    at least 9e-7               features in double precision; the plain posterior for variances below 1e-7
+    below                       columns of the kernel; the plain posterior for variances below 2e-8
 
-The numbers were measured: by the tests, `benchmarks/accuracy.py` and `benchmarks/worst_case.py`.
+Whatever the noise, the plain posterior answers where W is so large that rounding alone would show, and columns of the
+kernel do where what features leave would. The numbers were measured: by the tests, `benchmarks/accuracy.py` and
+`benchmarks/worst_case.py`.
 """
 
 from __future__ import annotations
@@ -33,20 +34,21 @@ SMALL = 5e-5
 # Noise variances, relative to the prior variance: below the first, alpha and rows of L that are read off V would show
 # in the mean; below the second, single precision and sums in another order than the plain posterior's; below the third,
 # features.
-LEAST_NOISE_OF_ALPHA, LEAST_NOISE, LEAST_NOISE_OF_FEATURES = 1e-3, 5e-5, 2e-6
-# The smallest variance, relative to the prior variance, that features, and columns of the kernel, get right: of these
-# many units in the last place of the prior variance it is a difference.
+LEAST_NOISE_OF_ALPHA, LEAST_NOISE, LEAST_NOISE_OF_FEATURES = 1e-3, 5e-5, 9e-7
+# The smallest variances, relative to the prior variance, that features, and columns of the kernel, get right below the
+# second of these.
 LEAST_VARIANCE_OF_FEATURES, LEAST_VARIANCE_OF_COLUMNS = 1e-7, 2e-8
 # Standard deviations from its forecast from which on a measurement contradicts those before: where one does, single
 # precision, alpha and rows that are read off would show in the mean.
 CONTRADICTION = 6.0
-# The sum of |W| times the root of prior over noise variance above which rounding, ten units in the last place of that,
-# would show in the mean.
-MOST_MISFIT = 2e6
+# In the mean, relative to the root of the prior variance: units in the last place of its misfit that rounding takes;
+# the part of their tolerance that features leave of what contradicts; and what either may come to.
+ROUNDING, LEFT, MOST = 10.0, 0.015, 5e-9
 # The context's part of the variance up to which tolerances hold; it is 1 but for linear kernels.
 ORDINARY = 16.0
 # The latest observations, whose variance just before tells how small variances may be now.
 RECENT = 32
+UNIT = float(np.finfo(float).eps)
 
 
 class Allowed(NamedTuple):
@@ -54,9 +56,10 @@ class Allowed(NamedTuple):
 
     structure: bool  # anything but the plain posterior
     features: bool  # in the place of columns of the kernel
-    groups: bool  # sums in another order than the plain posterior's, and single precision
+    other_order: bool  # of sums than the plain posterior's
     alpha: bool  # coarser levels of the features, and rows of L that are read off V
-    least_variance: tuple[float, float]  # with columns of the kernel and with features
+    least_of_features: float  # variances below which the plain posterior answers in the place of features
+    least_of_columns: float  # the same in the place of columns of the kernel
 
 
 class Rounding:
@@ -74,7 +77,7 @@ class Rounding:
         self._largest = largest
         # the prior variance of these has no upper end
         self._linear = any(factor.family == "linear" for factor in posterior.kernel.factors)
-        self.noisy = posterior.noise_var >= LEAST_NOISE * largest
+        self._quiet = posterior.noise_var < LEAST_NOISE * largest
 
     @property
     def agree(self) -> bool:
@@ -91,33 +94,37 @@ class Rounding:
         """Return what features may leave of the kernel, and the square below which single precision does for one."""
         size = min(self._posterior.noise_var, self._largest)
         tolerance = max(TOLERANCE * size, LEAST_TOLERANCE * self._largest)
-        small = SMALL * size if self.agree and self.noisy else 0.0
+        small = SMALL * size if self.agree and not self._quiet else 0.0
         return (tolerance / ORDINARY, small / ORDINARY) if self._linear else (tolerance, small)
 
     def at(self, prior: float) -> Allowed:
         """Return what is allowed at a context with this part of the prior variance."""
         noise_var, largest = self._posterior.noise_var, self._largest_prior_variance(prior)
         noisy, room = noise_var >= LEAST_NOISE * largest, noise_var >= LEAST_NOISE_OF_ALPHA * largest
-        least = 0.0 if noisy else largest
+        quiet_features = not self._linear and noise_var >= LEAST_NOISE_OF_FEATURES * largest
+        misfit, contradiction = self._misfits(largest)
+        left = LEFT * self.tolerances()[0] * contradiction
         return Allowed(
-            structure=self._misfit(largest) <= MOST_MISFIT,
-            features=self._ordinary(prior) if noisy else self._allows_quiet_features(largest),
-            groups=noisy if self.agree else room,
+            structure=ROUNDING * UNIT * misfit <= MOST,
+            features=(self._ordinary(prior) if noisy else quiet_features) and left <= MOST * largest,
+            other_order=noisy if self.agree else room,
             alpha=room and self.agree,
-            least_variance=(LEAST_VARIANCE_OF_COLUMNS * least, LEAST_VARIANCE_OF_FEATURES * least),
+            least_of_features=0.0 if noisy else LEAST_VARIANCE_OF_FEATURES * largest,
+            least_of_columns=0.0 if noisy else LEAST_VARIANCE_OF_COLUMNS * largest,
         )
 
-    def _allows_quiet_features(self, largest: float) -> bool:
-        """Tell whether features may do with next to no noise: if so, whether they did is for the answer to tell."""
-        if self._linear or self._posterior.noise_var < LEAST_NOISE_OF_FEATURES * largest:
-            return False
-        return self.recent_variance >= LEAST_VARIANCE_OF_FEATURES * largest
+    def _misfits(self, largest: float) -> tuple[float, float]:
+        """Return the sum of |W| times the root of prior over noise variance, and what contradictions add to it.
 
-    def _misfit(self, largest: float) -> float:
-        """Return what rounding is multiplied by in the mean, or more where that is little."""
-        W, root = self._posterior.W, math.sqrt(largest / self._posterior.noise_var)
-        most = len(W) * self._posterior.furthest_off * root
-        return most if most <= MOST_MISFIT else float(np.abs(W).sum(axis=0).max()) * root
+        Where all data agree and are few for their noise an upper bound does for the first.
+        """
+        root, n = math.sqrt(largest / self._posterior.noise_var), self._posterior.n
+        most = n * self._posterior.furthest_off * root
+        if self.agree and ROUNDING * UNIT * most <= MOST:
+            return most, 0.0
+        W = np.abs(self._posterior.W)
+        contradicting = np.where(W > CONTRADICTION, W, 0.0)
+        return float(W.sum(axis=0).max()) * root, float(contradicting.sum(axis=0).max()) * root
 
     def _largest_prior_variance(self, prior: float) -> float:
         """Return the largest prior variance, of the candidates at a context of this variance and of the data."""

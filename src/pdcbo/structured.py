@@ -30,14 +30,13 @@ part too, and the quadratic form then lacks 2 d_j; where they don't, 2 d_j is fa
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pdcbo import lapack
-from pdcbo.basis import Columns, Level, Parts
+from pdcbo.basis import Basis, Columns, Indices, Level, Parts
 from pdcbo.features import LEVELS, Features, find, split
 from pdcbo.gp import BLOCK, Posterior
 from pdcbo.inverse import GroupedInverse
@@ -96,7 +95,7 @@ class CandidatePosterior:
     def _start(self) -> None:
         """Forget all that was made from the observations."""
         self._features: Features | None = None
-        self._found_for: bool | None = None  # whether data agreed when features were looked for
+        self._found_for: tuple[float, float] | None = None  # the tolerances for which features were looked for
         self._served = 0  # observations of which it is known whether the features serve them
         self._serving = len(LEVELS)  # the number of levels that serve all of these
         self._wants_alpha = False
@@ -107,8 +106,9 @@ class CandidatePosterior:
         inverses = Inverses(self.posterior.factor)
         self._panels = Panels(inverses, np.dtype(np.float64))
         self._small_panels = Panels(inverses, np.dtype(np.float32))
+        self._kept: dict[Basis, tuple[Table, Table, GroupedInverse]] = {}  # contexts may take turns with two bases
         if self._parts is not None:
-            self._start_tables(self._columns)
+            self._take(self._columns)
 
     @property
     def structured(self) -> bool:
@@ -180,6 +180,7 @@ class CandidatePosterior:
         """Return what `at` does, for a product kernel and the context (1, n_z)."""
         prior = float(of_context.diagonal(here)[0])
         allowed = self._rounding.at(prior)
+        self.in_groups = False
         if not allowed.structure:
             return self._plain_at(here)
         self._choose_basis(of_theta, allowed.features)
@@ -187,31 +188,35 @@ class CandidatePosterior:
         s = of_context.matrix(here, self.posterior.X[:, self.n_theta :])[0]
         levels = self._basis.levels[: self._serving]
         variance: Array | float = PROMISED * self._rounding.recent_variance if allowed.alpha and levels[1:] else 0.0
-        self.in_groups = False
         while True:
             level = self._cheapest(levels, variance, prior)
             if not self.in_groups:
-                self.in_groups = allowed.groups and self._inverse.pays(self._work(level))
+                self.in_groups = allowed.other_order and self._inverse.pays(self._work(level))
                 if self.in_groups:  # V has all functions there, and the variance takes as many of them as it needs
                     level = self._cheapest(levels, variance, prior)
-                parts = self._solve(level, s, allowed.groups)
+                parts = self._solve(level, s, allowed.other_order)
             variance = self._basis.variance(level, parts, prior)
             if self._basis.serves(level, variance, prior):
                 break
             levels = levels[: levels.index(level)]
-        if variance.min(initial=math.inf) < allowed.least_variance[self._basis is self._features]:
-            return self._plain_at(here)
         self._level, self._solved = level, self._basis.finest if self.in_groups else level
         self._wants_alpha = self._solved is not self._basis.finest
         self._has_rows = allowed.alpha and not self._wants_alpha
         self._answered, self._parts_of_V = (self.posterior.n, here.tobytes()), parts if self._has_rows else ()
         mean = self._basis.sums(self._weights(self._solved, parts, s))
-        return mean, np.sqrt(np.maximum(variance, 0.0, out=variance), out=variance)
+        least = allowed.least_of_features if self._basis is self._features else allowed.least_of_columns
+        small = np.flatnonzero(variance < least)
+        std = np.sqrt(np.maximum(variance, 0.0, out=variance), out=variance)
+        if small.size:
+            if small.size == 1:  # BLAS substitutes for one right-hand side in another order than for several
+                small = np.repeat(small, 2)
+            mean[small], std[small] = self._plain_at(here, small)
+        return mean, std
 
-    def _plain_at(self, here: Array) -> tuple[Array, Array]:
-        """Return the plain posterior's answer."""
-        contexts = np.broadcast_to(here, (len(self.candidates), here.shape[1]))
-        return self.posterior.predict(np.hstack([self.candidates, contexts]))
+    def _plain_at(self, here: Array, which: Indices | slice = slice(None)) -> tuple[Array, Array]:
+        """Return the plain posterior's answer for all candidates, or some."""
+        theta = self.candidates[which]
+        return self.posterior.predict(np.hstack([theta, np.broadcast_to(here, (len(theta), here.shape[1]))]))
 
     def _cheapest(self, levels: list[Level], variance: Array | float, prior: float) -> Level:
         """Return the one of these levels that serves such variances with the least work."""
@@ -224,9 +229,9 @@ class CandidatePosterior:
         of_alpha: float = WORK_OF_ALPHA * self.posterior.Y.shape[1]
         return level.work + of_alpha
 
-    def _solve(self, level: Level, s: Array, noisy: bool) -> Parts:
+    def _solve(self, level: Level, s: Array, other_order: bool) -> Parts:
         """Return V' of a level's functions, or of the large and the small ones, in memory that the next call reuses."""
-        if not noisy:
+        if not other_order:
             return (self.posterior.factor.solve(self._table.times(s, 0, level.m)).T,)
         if self.in_groups:
             return self._solve_in_groups(s)
@@ -267,32 +272,30 @@ class CandidatePosterior:
     def _choose_basis(self, kernel: Kernel, accurate: bool) -> None:
         """Take features where they are accurate, serve and pay, and the columns of the kernel of theta elsewhere."""
         n = self.posterior.n
-        if n >= FIRST and accurate and self._found_for != self._rounding.agree:
-            self._search(kernel)
+        if n >= FIRST and accurate and self._found_for != self._rounding.tolerances():
+            self._search(kernel, *self._rounding.tolerances())
         if self._features is not None:
             self._serve(self.posterior.X[:, : self.n_theta])
         basis: Columns | Features = self._columns
         if self._features is not None and accurate and n >= self._features.pays_from:
             basis = self._features
         if basis is not self._basis:
-            self._start_tables(basis)
+            self._take(basis)
 
-    def _search(self, kernel: Kernel) -> None:
+    def _search(self, kernel: Kernel, tolerance: float, small: float) -> None:
         """Look for features: once, and again without single precision once data contradict each other."""
-        self._found_for = self._rounding.agree
+        self._found_for = tolerance, small
+        if self._features is not None:
+            self._kept.pop(self._features, None)
         self._features, self._served, self._serving = None, 0, len(LEVELS)
         limit = min(len(self.candidates) // 3, MAX_RANK)
         if limit > 0 and all(factor.family in SMOOTH for factor in kernel.factors):
-            tolerance, small = self._rounding.tolerances()
             self._features = find(kernel, self.candidates, tolerance, limit, small)
 
     def _serve(self, theta: Array) -> None:
         """Give levels up that do not serve an observation off the candidates, and the features if none does."""
         while self._features is not None and self._served < len(theta):
-            point = theta[self._served]
-            serving = (
-                self._features.serving(point) if self._rounding.noisy or point.tobytes() in self._features.places else 0
-            )
+            serving = self._features.serving(theta[self._served])
             if serving == 0:
                 self._features = None
             else:
@@ -308,13 +311,19 @@ class CandidatePosterior:
             self._small.append(rows)
             self._inverse.sort(theta)
 
-    def _start_tables(self, basis: Columns | Features) -> None:
+    def _take(self, basis: Columns | Features) -> None:
+        """Go on with a basis, and with the tables that it has from before, which `_extend` brings up to date."""
         self._basis = basis
         self._level = self._solved = basis.finest
-        small = [level.large for level in basis.levels if level.large < level.m]
-        self._table = Table(0, max(level.large for level in basis.levels), self._panels)
-        self._small = Table(min(small, default=basis.m), basis.m, self._small_panels)
-        self._inverse: GroupedInverse = GroupedInverse(self.posterior.factor, basis)
+        if basis not in self._kept:
+            small = [level.large for level in basis.levels if level.large < level.m]
+            self._kept[basis] = (
+                Table(0, max(level.large for level in basis.levels), self._panels),
+                Table(min(small, default=basis.m), basis.m, self._small_panels),
+                GroupedInverse(self.posterior.factor, basis),
+            )
+        self._table, self._small = self._kept[basis][:2]
+        self._inverse: GroupedInverse = self._kept[basis][2]
 
 
 class Table:
