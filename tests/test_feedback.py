@@ -7,6 +7,9 @@ What each does to the dual and to the certificate is written in the docstrings o
 from __future__ import annotations
 
 import json
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -603,3 +606,55 @@ def test_a_logarithmic_range_is_rounded_by_ratios() -> None:
     with pytest.raises(ValueError, match=r"parameters\['k'\] must lie in"):
         tuner.observe({"k": 1e-300}, objective=2.0)
     assert tuner.models.n == 1
+
+
+@contextmanager
+def interrupts() -> Iterator[None]:
+    """Take interrupts as a program in the foreground does, also where the tests run in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        lambda t, s: t.tell(s, 1.0, {"g": 0.5, "h": 2.5}),
+        lambda t, s: t.fail(s, "no power"),
+        lambda t, s: t.correct(s.id - 1, objective=3.0),
+        lambda t, s: t.observe({"a": 1.0, "n": 2}, {"z": 0.3}, objective=2.0),
+        lambda t, s: t.set_limits({"g": 0.8}),
+    ],
+)
+@pytest.mark.parametrize("place", ["_learn", "_relearn", "_count", "_advance"])
+def test_an_interrupt_waits_until_what_is_reported_is_entered(
+    monkeypatch: pytest.MonkeyPatch, report: Callable[[PDCBO, Any], None], place: str
+) -> None:
+    def prepared() -> tuple[PDCBO, Any]:
+        t = tuner()
+        t.tell(t.ask({"z": 0.1}), 1.5, {"g": 0.7, "h": 2.2})
+        return t, t.ask({"z": 0.4})
+
+    undisturbed, other = prepared()
+    report(undisturbed, other)
+    t, suggestion = prepared()
+    reached = []
+    original = getattr(PDCBO, place)
+
+    def interrupting(self: PDCBO, *rest: Any) -> Any:
+        reached.append(1)
+        signal.raise_signal(signal.SIGINT)
+        return original(self, *rest)
+
+    monkeypatch.setattr(PDCBO, place, interrupting)
+    with interrupts():
+        try:
+            report(t, suggestion)
+        except KeyboardInterrupt:
+            assert reached
+        else:
+            assert not reached
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert everything(t) == everything(undisturbed)

@@ -50,6 +50,7 @@ from pdcbo.optimizers.ledger import (
 )
 from pdcbo.optimizers.past import past_point, past_points
 from pdcbo.optimizers.summary import Summary, brief, describe
+from pdcbo.optimizers.uninterrupted import uninterrupted
 from pdcbo.problem import Array, Problem, Values, as_number, as_whole
 from pdcbo.search import Draw
 
@@ -179,6 +180,7 @@ class Optimizer(Assurance, ABC):
         """
         return {}
 
+    @uninterrupted
     def tell(
         self,
         suggestion: Suggestion | int,
@@ -220,6 +222,7 @@ class Optimizer(Assurance, ABC):
         self.ledger.settle(step, TOLD)
         self._advance()
 
+    @uninterrupted
     def fail(self, suggestion: Suggestion | int, reason: str = "", *, applied: bool = True) -> None:
         """Report that a suggestion brought no measurement.
 
@@ -248,6 +251,7 @@ class Optimizer(Assurance, ABC):
         if applied:
             self._advance()
 
+    @uninterrupted
     def correct(
         self, suggestion: Suggestion | int, *, objective: float | None = UNCHANGED, constraints: Values | None = None
     ) -> None:
@@ -291,9 +295,7 @@ class Optimizer(Assurance, ABC):
             self.problem,
             {"parameters": parameters, "context": context, "objective": objective, "constraints": constraints},
         )
-        self._learn(x, y)
-        self.ledger.events += 1
-        self._look_back()
+        self._observe([(x, y)])
 
     def observe_table(self, rows: Iterable[Mapping[str, Any]]) -> int:
         """Learn from a table of past operation; either all rows enter or none. Return how many there were.
@@ -303,12 +305,17 @@ class Optimizer(Assurance, ABC):
                 columns (`objective` for the cost; other columns are an error).
         """
         points = past_points(self.problem, rows)
+        self._observe(points)
+        return len(points)
+
+    @uninterrupted
+    def _observe(self, points: list[tuple[Array, Array]]) -> None:
         for x, y in points:
             self._learn(x, y)
             self.ledger.events += 1
         self._look_back()
-        return len(points)
 
+    @uninterrupted
     def set_limits(self, limits: Values) -> None:
         """Change limits for suggestions asked from now on.
 

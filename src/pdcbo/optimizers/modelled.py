@@ -19,6 +19,7 @@ from pdcbo.models import Models
 from pdcbo.optimizers.assurance import GBound
 from pdcbo.optimizers.base import Bounds, Optimizer
 from pdcbo.optimizers.ledger import Step
+from pdcbo.optimizers.uninterrupted import uninterrupted
 from pdcbo.problem import Array, Problem, Values, as_positive, as_whole
 from pdcbo.search import Draw, Score, grid, lowest, multi_start
 
@@ -83,6 +84,7 @@ class ModelBased(Optimizer):
         self.norm_bounds = self._norms(self._given_norms)
         self._cautious: dict[int, tuple[Posterior, Posterior]] = {}
 
+    @uninterrupted
     def set_limits(self, limits: Values) -> None:
         """Change limits for suggestions asked from now on; `name: number`, or a `Constraint` for both sides."""
         super().set_limits(limits)

@@ -26,6 +26,7 @@ from pdcbo.optimizers.base import Bounds
 from pdcbo.optimizers.ledger import Step, same_outcome
 from pdcbo.optimizers.modelled import ModelBased
 from pdcbo.optimizers.settings import PaperSetting, Setting, TheoremSetting
+from pdcbo.optimizers.uninterrupted import uninterrupted
 from pdcbo.problem import Array, Problem, Values, as_number, as_positive, as_whole
 from pdcbo.search import Draw, Score
 
@@ -121,6 +122,7 @@ class PDCBO(ModelBased):
         self.queue = self.setting.initial_queue()
         self.balance = np.zeros(len(problem.limits))
 
+    @uninterrupted
     def set_limits(self, limits: Values) -> None:
         """Change limits for suggestions asked from now on; `name: number`, or a `Constraint` for both sides."""
         super().set_limits(limits)
