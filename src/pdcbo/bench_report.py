@@ -184,10 +184,10 @@ def figure(data: Mapping[str, Any], path: Path) -> None:
         values = [r["median"][name] for name in names]
         ax.barh(names, values, color=["#1b6ca8" if name.startswith("pdcbo") else "#b0b0b0" for name in names])
         for y, value in enumerate(values):
-            ax.text(value, y, f" {value:.3g}", va="center", fontsize=7)
+            ax.text(value, y, f" {value:.0f}" if value >= 100.0 else f" {value:.3g}", va="center", fontsize=7)
         ax.axvline(r["floor"], color="#c0392b", lw=1, ls="--")
         ax.set_xscale("log")
-        ax.set_xlim(r["floor"] / 2, 12 * max(values))
+        ax.set_xlim(min(r["floor"], *values) / 2, 12 * max(values))
         ax.invert_yaxis()
         ax.set_title(f"{r['setting']}, n = {r['n']}", fontsize=9)
         ax.set_xlabel("CPU ms a step", fontsize=8)
