@@ -380,6 +380,16 @@ def test_with_little_noise_the_plain_posterior_answers_for_small_variances(monke
     assert model.right_hand_sides < len(candidates)
 
 
+@pytest.mark.parametrize("candidates", [1, 2, 50])
+@pytest.mark.parametrize("places", [1, 2])
+def test_variances_near_rounding_are_those_of_the_plain_posterior(candidates, places) -> None:
+    rng = np.random.default_rng(27)
+    X = np.hstack([LINE[rng.integers(min(places, candidates), size=130)], np.zeros((130, 1))])
+    kernel = Kernel((Factor("matern-3/2", (0,), (0.3,)), Factor(SE, (1,), (0.3,))))
+    model = CandidatePosterior(Posterior.build(kernel, 5e-9, X, np.sin(X[:, :1])), LINE[:candidates])
+    check(model, np.zeros(1))
+
+
 def test_what_contradicts_by_far_is_left_to_columns_and_then_to_the_plain_posterior() -> None:
     rng = np.random.default_rng(0)
     candidates = np.stack(np.meshgrid(*[np.linspace(0, 1, 20)] * 2), axis=-1).reshape(-1, 2)

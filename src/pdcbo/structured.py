@@ -208,7 +208,7 @@ class CandidatePosterior:
         small = np.flatnonzero(variance < least)
         std = np.sqrt(np.maximum(variance, 0.0, out=variance), out=variance)
         if small.size:
-            if small.size == 1:  # BLAS substitutes for one right-hand side in another order than for several
+            if small.size == 1 < len(self.candidates):  # BLAS substitutes for one in another order than for several
                 small = np.repeat(small, 2)
             mean[small], std[small] = self._plain_at(here, small)
         return mean, std
