@@ -15,7 +15,7 @@ ROOT = Path(pdcbo.__file__).parent
 # From what knows least to what knows most; each may import what stands before it, and its own part.
 ORDER = (
     "wording", "variables", "problem", "normal", "lapack", "kernels", "gp", "axis", "basis", "features",
-    "inverse", "panels", "rounding",
+    "inverse", "panels", "table", "rounding",
     "structured", "compression", "fit", "section", "model", "models", "confidence", "certificates", "oracles",
     "descent", "search", "optimizers", "plants", "loop", "metrics", "guards", "history", "figures", "store", "report",
     "experiment", "bench", "service", "client", "cli", "__main__",

@@ -395,7 +395,7 @@ def test_an_interrupt_while_posteriors_are_built_leaves_none_half_done(monkeypat
         built.append(1)
         if len(built) == 2:
             raise KeyboardInterrupt
-        return original(*args)  # type: ignore[arg-type]
+        return original(*args)
 
     with monkeypatch.context() as patched:
         patched.setattr(CandidatePosterior, "build", second_fails)

@@ -13,7 +13,8 @@ from pdcbo.inverse import GroupedInverse, Strip
 from pdcbo.kernels import Factor, Kernel
 from pdcbo.panels import Copy, Inverse, Panels
 from pdcbo.rounding import CONTRADICTION, Rounding
-from pdcbo.structured import WORK_OF_ALPHA, CandidatePosterior, Table
+from pdcbo.structured import WORK_OF_ALPHA, CandidatePosterior
+from pdcbo.table import Table
 
 SE = "squared-exponential"
 LINE = np.linspace(0.0, 1.0, 200)[:, None]

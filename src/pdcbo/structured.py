@@ -30,8 +30,6 @@ part too, and the quadratic form then lacks 2 d_j; where they don't, 2 d_j is fa
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -44,6 +42,7 @@ from pdcbo.kernels import Kernel
 from pdcbo.panels import Inverses, Panels
 from pdcbo.problem import Array
 from pdcbo.rounding import Rounding
+from pdcbo.table import Table
 
 # a coarser level of the features is tried where it would serve if all candidates had this many times the smallest
 # variance of recent observations
@@ -324,42 +323,3 @@ class CandidatePosterior:
             )
         self._table, self._small = self._kept[basis][:2]
         self._inverse: GroupedInverse = self._kept[basis][2]
-
-
-class Table:
-    """Some functions of all observations, and room for their products with a diagonal matrix.
-
-    Args:
-        begin, end: the first function, and the first after the last.
-        panels: what solves for them, in their precision.
-    """
-
-    def __init__(self, begin: int, end: int, panels: Panels) -> None:
-        self.n, self.panels = 0, panels
-        self._begin, self._end = begin, end
-        self._values = np.empty((BLOCK, end - begin), panels.dtype)
-        self._room = np.empty(self._values.size, panels.dtype)
-
-    def append(self, rows: Array) -> None:
-        """Add all functions of some observations (c, m), of which it takes its own."""
-        n = self.n + len(rows)
-        if n > len(self._values):
-            values = np.empty((n + n // 2, self._end - self._begin), self._values.dtype)
-            values[: self.n] = self._values[: self.n]
-            self._values, self._room = values, np.empty(values.size, values.dtype)
-        self._values[self.n : n] = rows[:, self._begin : self._end]
-        self.n = n
-
-    def columns(self, begin: int, end: int) -> NDArray[Any]:
-        """Return these functions, (n, end - begin)."""
-        return self._values[: self.n, begin - self._begin : end - self._begin]
-
-    def room(self, begin: int, end: int) -> NDArray[Any]:
-        """Return memory for these functions, in one piece, which the next call reuses."""
-        return self._room[: self.n * (end - begin)].reshape(self.n, end - begin)
-
-    def times(self, s: Array, begin: int, end: int) -> NDArray[Any]:
-        """Return these functions of each observation times its entry of s (n,), in memory that the next call reuses."""
-        scale = s.astype(self._values.dtype, copy=False)[:, None]
-        product: NDArray[Any] = np.multiply(self.columns(begin, end), scale, out=self.room(begin, end))
-        return product
