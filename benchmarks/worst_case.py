@@ -2,11 +2,12 @@
 
 Random problems (`benchmarks/accuracy.py`) seldom have the worst of data: many measurements near one point that are
 steady, then some at one point that lie elsewhere, by 4 roots of the prior variance at most, all of them asked for. Here
-such problems are drawn, and the worst found so far are changed a little, again and again, each of four searches for 120
+such problems are drawn, and the worst found so far are changed a little, again and again, each of six searches for 120
 seconds or as many as are given: for noise variances, relative to the prior variance, at which rows may be read off
-answers and for lower ones, as the engine is and as it were if it took all data to agree with each other. The largest
-difference of the mean from the plain posterior's, in roots of the prior variance, the same if all rows are solved for,
-how far the plain posterior itself is off by rounding (against `numpy.longdouble`), and the data.
+answers, at which they may not, and at which the plain posterior answers for small variances, as the engine is and as it
+were if it took all data to agree with each other. The largest difference of the mean from the plain posterior's, in
+roots of the prior variance, the same if all rows are solved for, how far the plain posterior itself is off by rounding
+(against `numpy.longdouble`), and the data.
 """
 
 import os

@@ -121,7 +121,10 @@ def test_contexts_of_a_linear_kernel_may_be_large(candidates, family, noise_var,
 
 
 @all_ways
-def test_contexts_may_come_and_go_for_which_features_do_not_serve() -> None:
+def test_contexts_may_come_and_go_for_which_features_do_not_serve(monkeypatch) -> None:
+    made = []
+    original = GroupedInverse.__init__
+    monkeypatch.setattr(GroupedInverse, "__init__", lambda self, *rest: made.append(1) or original(self, *rest))
     rng = np.random.default_rng(15)
     kernel = Kernel((Factor(SE, (0, 1), (0.4, 0.5)), Factor("linear", (2,), (0.2,))))
     X = np.hstack([GRID[rng.integers(len(GRID), size=300)], rng.random((300, 1))])
@@ -133,6 +136,7 @@ def test_contexts_may_come_and_go_for_which_features_do_not_serve() -> None:
         sides.add(model.right_hand_sides)
         model.add(X[i], Y[i])
     assert min(sides) < max(sides) == len(GRID)
+    assert len(made) == 2, "tables are made once for each of the two, and kept"
     rebuilt = CandidatePosterior(Posterior.build(kernel, 0.1, X, Y), GRID)
     for z in (0.5, 3.0):
         for one, other in zip(model.at(np.array([z])), rebuilt.at(np.array([z])), strict=True):
